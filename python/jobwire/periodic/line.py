@@ -73,6 +73,7 @@ _FIELDS = (
     _Field("month", 1, 12, 12, _MONTHS),
     _Field("weekday", 0, 6, 7, _WEEKDAYS),
 )
+_STAR = re.compile(r"\*(/0*1)?")
 _NTH = re.compile(r"(\w+)#(-1|[1-5])")
 
 
@@ -246,10 +247,15 @@ def _is_field(word: str) -> bool:
 
 def _written(field: _Field, text: str) -> str:
     """Return a field in cronsim's notation: a star, or a list of values."""
-    if text == "*":
+    terms = text.split(",")
+    if field.name == "day" and any(_STAR.fullmatch(term) for term in terms):
+        return "*"
+    if field.name == "weekday":  # a star in a list has no effect
+        terms = [term for term in terms if term != "*"]
+    if terms in ([], ["*"]):
         return "*"
     parts: dict[str, None] = {}
-    for term in text.split(","):
+    for term in terms:
         for part in _term(field, term):
             parts[part] = None
     return ",".join(parts)
@@ -277,7 +283,10 @@ def _term(field: _Field, term: str) -> list[str]:
         values = range(field.lowest, field.highest + 1)
         return [str(value) for value in values[::step]]
     low = field.number(first)
-    high = field.number(last) if dash else field.highest if slash else low
+    if dash:
+        high = field.number(last)
+    else:  # a step begins at one value, unless it is 1; a weekday has none
+        high = field.highest if step > 1 and field.name != "weekday" else low
     if low <= high:
         numbers = list(range(low, high + 1))
     else:  # over the highest value to the lowest

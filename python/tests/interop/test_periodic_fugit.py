@@ -99,6 +99,7 @@ def random_field(draw: random.Random, low: int, high: int) -> str:
     step = draw.randint(1, max(2, (high - low) // 2))
     forms = ["*", "*", f"{first}", f"*/{step}", f"{min(first, second)}-{max(first, second)}"]
     forms += [f"{first},{second}", f"{min(first, second)}-{max(first, second)}/{step}"]
+    forms += [f"{first}/{step}", f"{first},*", "*/1"]
     if first > second:
         forms.append(f"{first}-{second}")
     return draw.choice(forms)
@@ -189,7 +190,8 @@ def test_random_lines_have_the_same_ticks(fugit: Fugit) -> None:
 
 
 @pytest.mark.full
-def test_many_random_lines_have_the_same_ticks(fugit: Fugit) -> None:
+@pytest.mark.parametrize("seed", [1, 2, 3, 4])
+def test_many_random_lines_have_the_same_ticks(fugit: Fugit, seed: int) -> None:
     """X-CRON-10, X-CRON-11: 10,000 lines in 12 zones, from 2024 to 2030."""
-    _, differences = compare(fugit, lines=10_000, instants=2, seed=1)
+    _, differences = compare(fugit, lines=2_500, instants=2, seed=seed)
     assert differences == []
