@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
-import threading
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -15,6 +13,7 @@ import click
 from jobwire.cli import reload as reloading
 from jobwire.cli.banner import greet
 from jobwire.cli.companions import page_command, run_beside, split
+from jobwire.cli.ending import EndSignals
 from jobwire.cli.loading import worker_app_of
 from jobwire.cli.options import (
     insist_on_log,
@@ -142,14 +141,11 @@ def _hold_server(stack: ExitStack, settings: Settings, port: int | None) -> None
 
 def _serve(port: int | None, commands: Sequence[Sequence[str]]) -> int:
     """Run the server until a signal comes."""
-    stop = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(number) is not signal.SIG_IGN:  # as under nohup
-            signal.signal(number, lambda *_: stop.set())
+    signals = EndSignals()
     with ExitStack() as stack:
         url, _ = _own_server(stack, None, port)
         run_beside(stack, commands, url)
-        stop.wait()
+        signals.wait()
     return 0
 
 

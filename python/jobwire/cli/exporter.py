@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import signal
-import threading
-
 import click
 
+from jobwire.cli.ending import EndSignals
 from jobwire.cli.options import find_redis, redis_option
 from jobwire.connection.connect import safe_url
 from jobwire.monitoring import routes
@@ -62,15 +60,12 @@ def exporter(url: str | None, namespace: str, port: int, host: str, max_queues: 
         "/live": routes.probe(lambda: ""),
     }
     listener = Listener(host, port, paths, asked_by="--port")
-    stop = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(number) is not signal.SIG_IGN:  # as under nohup
-            signal.signal(number, lambda *_: stop.set())
+    signals = EndSignals()
     listener.start()
     click.echo(
         f"jobwire exporter: {listener.url}/metrics for {safe_url(redis)} ({source})", err=True
     )
-    stop.wait()
+    signals.wait()
     listener.close()
     reader.close()
     return 0

@@ -293,7 +293,8 @@ class _JobRunner:
                     cancelled=isinstance(error, Cancelled),
                 )
         default = keep_seconds(definition.defaults.get("keep_result"))
-        return Done(value_members(result) if keep_of(job, default) else b"")
+        # Plain bytes, because the encoder does not take a subclass.
+        return Done(bytes(value_members(result)) if keep_of(job, default) else b"")
 
     async def _await(self, app: App, function: Callable[..., Any], job: Job) -> Any:
         self._coroutine = asyncio.current_task()
