@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from jobwire.application.iterabletype import IterableOptions
     from jobwire.application.jobtype import JobType
     from jobwire.application.logs import JobFilter
+    from jobwire.application.push_buffer import PendingPushes, PushBuffer
     from jobwire.errors import (
+        BufferFull,
         Cancelled,
         ConfigError,
         InvalidArgument,
@@ -56,6 +58,7 @@ __all__ = [
     "App",
     "AsyncClient",
     "AsyncInspector",
+    "BufferFull",
     "Cancelled",
     "CapsuleConfig",
     "Client",
@@ -80,7 +83,9 @@ __all__ = [
     "NotPermitted",
     "Options",
     "PayloadError",
+    "PendingPushes",
     "PoisonPill",
+    "PushBuffer",
     "RedisRefused",
     "RedisTrouble",
     "RedisUnreachable",
@@ -113,6 +118,8 @@ _HOMES = {
     "JobType": "application.jobtype",
     "Launcher": "worker.process.launcher",
     "Options": "protocol.normalize",
+    "PendingPushes": "application.push_buffer",
+    "PushBuffer": "application.push_buffer",
     "Result": "protocol.results",
     "WorkerConfig": "application.config",
     "current_job": "application.current",

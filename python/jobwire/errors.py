@@ -16,6 +16,7 @@
     └── RedisTrouble           an operation on Redis failed
         ├── RedisUnreachable   no usable connection; nothing was sent
         ├── RedisRefused       the server answered with an error; nothing was done
+        ├── BufferFull         Redis is away, and the buffer of pushes is full; nothing was kept
         └── NoReply            commands were sent, but no reply came
             └── MaybeWritten   a push got no reply: the job may have been written
 
@@ -31,6 +32,7 @@ from datetime import timedelta
 from typing import Any
 
 __all__ = [
+    "BufferFull",
     "Cancelled",
     "ConfigError",
     "InvalidArgument",
@@ -235,6 +237,13 @@ class RedisRefused(RedisTrouble):
         super().__init__(message)
         self.code = message.split(" ", 1)[0]
         self.replies = replies
+
+
+class BufferFull(RedisTrouble):
+    """Redis is away, and the buffer of a client has no room for the jobs of a push.
+
+    They were neither written nor kept, but for those in `written`. See `PushBuffer`.
+    """
 
 
 class NoReply(RedisTrouble, ConnectionError):

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self, Unpack
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from jobwire.application.delivery import Transport
 from jobwire.application.producer import (
@@ -27,6 +27,9 @@ from jobwire.protocol.normalize import (
 )
 from jobwire.protocol.results import Result
 from jobwire.protocol.times import When
+
+if TYPE_CHECKING:
+    from jobwire.application.push_buffer import PendingPushes, PushBuffer
 
 __all__ = ["AsyncClient"]
 
@@ -55,6 +58,7 @@ class AsyncClient:
         wait_replicas: int = 0,
         max_payload_bytes: int | None = MAX_PAYLOAD_BYTES,
         transport: Transport | None = None,
+        buffer: PushBuffer | None = None,
     ) -> None:
         confirm = make_confirm(wait_replicas, timeout)
         self._producer = make_producer(
@@ -74,11 +78,18 @@ class AsyncClient:
             advice=address.advice,
         )
         self._notices = Notices(address.url)
+        self._timeout = timeout
+        self._keeper = buffer.attach(self._producer, self.redis.url, timeout) if buffer else None
 
     @property
     def url(self) -> str:
         """URL of the Redis that gets the jobs."""
         return self.redis.url
+
+    @property
+    def pending(self) -> PendingPushes | None:
+        """Numbers of the jobs that the buffer holds and has given up; None without a buffer."""
+        return self._keeper.pending() if self._keeper else None
 
     async def push(
         self,
@@ -113,6 +124,7 @@ class AsyncClient:
             RedisUnreachable: Nothing was written.
             RedisRefused: Nothing was written.
             MaybeWritten: The job was sent, but no reply came. [PUSH-8]
+            BufferFull: Redis is away, and `buffer` has no room; nothing was written.
         """
         return await self.redis.run(
             self._producer.push(
@@ -200,13 +212,17 @@ class AsyncClient:
             )
         )
 
-    async def write(self, jobs: Sequence[ReadyPayload]) -> None:
+    async def write(self, jobs: Sequence[ReadyPayload], *, buffered: bool = True) -> None:
         """Write jobs that a push has made and something has kept since then.
+
+        Args:
+            jobs: The jobs.
+            buffered: False to raise while Redis is away, also if the client has a buffer.
 
         Raises:
             RedisTrouble: See `push_bulk`.
         """
-        await self.redis.run(self._producer.write(jobs))
+        await self.redis.run(self._producer.write(jobs, buffered=buffered))
 
     async def cancel(self, jid: str) -> Cancellation:
         """Cancel a job, wherever it is; the answer tells where it was. [ITER-7] [X-CANCEL-1]
@@ -242,7 +258,8 @@ class AsyncClient:
         return await self.redis.run(self._producer.result(jid, timeout, self._notices))
 
     async def close(self) -> None:
-        """Close the connections."""
+        """Close the connections, after a last attempt to write the jobs of a buffer."""
+        await self.redis.run(self._producer.close(self._timeout))
         self._notices.close()
         await self.redis.close()
 

@@ -6,7 +6,17 @@ import importlib
 from collections.abc import AsyncIterable, Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from functools import partial
-from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar, Unpack, cast, overload
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    ParamSpec,
+    TypeAlias,
+    TypeVar,
+    Unpack,
+    cast,
+    overload,
+)
 
 from jobwire.application.clients import Clients
 from jobwire.application.config import LONGEST_S
@@ -37,6 +47,9 @@ from jobwire.protocol.normalize import (
     check_options,
 )
 from jobwire.protocol.periodic_entry import DEFAULT_NAMESPACE, Overlap, PeriodicEntry
+
+if TYPE_CHECKING:
+    from jobwire.application.push_buffer import PushBuffer
 
 __all__ = ["App"]
 
@@ -75,6 +88,8 @@ class App(Clients):
         server_middleware: Runs around each execution, outermost first. [EXEC-6]
         wait_replicas: Number of replicas that must confirm an enqueued job; see `Client`.
         max_payload_bytes: Refuse jobs whose payload is larger; None for no limit. [PUSH-10]
+        buffer: Keeps pushes while Redis is away, like `PushBuffer(max_jobs=10_000)`; see `Client`.
+            None: such a push raises.
         imports: Names of modules that define jobs, like `shop.mail`. Every command that loads the
             application imports them; see also `autodiscover`.
         schedule: Name of the schedule of its periodic jobs. Applications that share a Redis need
@@ -115,6 +130,7 @@ class App(Clients):
         server_middleware: Iterable[ServerMiddleware | type] = (),
         wait_replicas: int = 0,
         max_payload_bytes: int | None = MAX_PAYLOAD_BYTES,
+        buffer: PushBuffer | None = None,
         imports: Sequence[str] = (),
         schedule: str = "jobwire",
         **options: Unpack[Options],
@@ -134,6 +150,7 @@ class App(Clients):
             middleware=self.client_middleware,
             wait_replicas=wait_replicas,
             max_payload_bytes=max_payload_bytes,
+            buffer=buffer,
         )
         self.server_middleware: MiddlewareChain[ServerMiddleware] = MiddlewareChain(
             server_middleware

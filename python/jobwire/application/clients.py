@@ -8,7 +8,7 @@ import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jobwire.application.aio import AsyncClient
 from jobwire.application.client import Client
@@ -16,6 +16,9 @@ from jobwire.application.delivery import Transport
 from jobwire.application.producer import MAX_PAYLOAD_BYTES, GenerationSetting
 from jobwire.protocol.arguments import StrictArgs
 from jobwire.protocol.normalize import AsyncClientMiddleware, ClientMiddleware
+
+if TYPE_CHECKING:
+    from jobwire.application.push_buffer import PushBuffer
 
 __all__ = ["Clients"]
 
@@ -33,6 +36,7 @@ class Clients:
         middleware: Client middleware, outermost first. [PUSH-7]
         wait_replicas: Number of replicas that must confirm a job; see `Client`.
         max_payload_bytes: Size of the largest payload to write; None for no limit. [PUSH-10]
+        buffer: Keeps pushes while Redis is away; see `Client`. Each client has its own.
     """
 
     def __init__(
@@ -45,6 +49,7 @@ class Clients:
         middleware: Sequence[ClientMiddleware | AsyncClientMiddleware],
         wait_replicas: int,
         max_payload_bytes: int | None = MAX_PAYLOAD_BYTES,
+        buffer: PushBuffer | None = None,
     ) -> None:
         self.url = url
         self.namespace = namespace
@@ -52,6 +57,7 @@ class Clients:
         self.strict_args: StrictArgs = strict_args
         self.wait_replicas = wait_replicas
         self.max_payload_bytes = max_payload_bytes
+        self.buffer = buffer
         self.transport = Transport()
         self._middleware = middleware
         self._lock = threading.Lock()  # guards `_clients` and `_async_clients`
@@ -91,6 +97,7 @@ class Clients:
             "wait_replicas": self.wait_replicas,
             "max_payload_bytes": self.max_payload_bytes,
             "transport": self.transport,
+            "buffer": self.buffer,
         }
 
     @contextmanager

@@ -30,7 +30,13 @@ class Delivery(Protocol):
 
 
 class Deferral(Protocol):
-    """Keeps pushed jobs until the database transaction around the push commits."""
+    """Keeps pushed jobs until the database transaction around the push commits.
+
+    Attributes:
+        stores: True if a job that it keeps needs no Redis at the time of the push.
+    """
+
+    stores: bool
 
     def defer(self, jobs: Sequence[ReadyPayload]) -> bool:
         """Keep jobs for later; return False if there is no transaction to wait for."""

@@ -10,12 +10,12 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from jobwire.application import middleware
 from jobwire.application.delivery import Transport, defer, deliver
 from jobwire.connection.notices import Notices
-from jobwire.errors import ConfigError, InvalidJob, NoReply, RedisUnreachable
+from jobwire.errors import ConfigError, InvalidJob, NoReply, RedisRefused, RedisUnreachable
 from jobwire.protocol import cancelling, times
 from jobwire.protocol.arguments import StrictArgs, check_args
 from jobwire.protocol.iteration import Cancellation
@@ -35,6 +35,9 @@ from jobwire.protocol.results import Result, is_final, read
 from jobwire.protocol.template import Template
 from jobwire.protocol.times import Generation, When
 from jobwire.protocol.wire import Confirm, Local, Op, command
+
+if TYPE_CHECKING:
+    from jobwire.application.push_buffer import Keeper
 
 __all__ = ["MAX_PAYLOAD_BYTES", "GenerationSetting", "Producer", "make_confirm", "make_producer"]
 
@@ -130,6 +133,7 @@ class Producer:
         self._max_bytes = math.inf if max_payload_bytes is None else max_payload_bytes
         self._transport = Transport() if transport is None else transport
         self._warn = warn
+        self.keeper: Keeper | None = None
         self._templates: dict[tuple[object, ...], Template] = {}
         self._draw = draw
         self._setting = generation
@@ -143,12 +147,27 @@ class Producer:
             return known
         if self._transport.overrides:
             return 8  # no Redis to ask
+        if self.keeper is not None and self.keeper.holds:  # the push is going to be kept as well
+            return self._unasked_generation()
         try:
             detected = yield from detect_generation(self.keys)
-        except NoReply as error:  # only reads were sent
-            raise RedisUnreachable(f"{error}; nothing was written") from None
+        except (NoReply, RedisUnreachable, RedisRefused) as error:
+            if self._may_keep():
+                return self._unasked_generation()
+            if isinstance(error, NoReply):  # only reads were sent
+                raise RedisUnreachable(f"{error}; nothing was written") from None
+            raise
         self._detected = detected, now
         return detected
+
+    def _may_keep(self) -> bool:
+        """True if a push may succeed without Redis."""
+        deferral = self._transport.deferral
+        return self.keeper is not None or (deferral is not None and deferral.stores)
+
+    def _unasked_generation(self) -> Generation:
+        """Return the last answer, or else 7, which is read rightly by all. [GEN-5]"""
+        return 7 if self._detected is None else self._detected[0]
 
     def _known_generation(self, now: float) -> Generation | None:
         if self._setting != "auto":
@@ -223,14 +242,31 @@ class Producer:
             yield from self.write([ready])
         return ready.jid
 
-    def write(self, jobs: Sequence[ReadyPayload]) -> Op[None]:
-        """Write complete jobs, in slices if there are many; see `pushing.push_bulk`."""
+    def write(self, jobs: Sequence[ReadyPayload], *, buffered: bool = True) -> Op[None]:
+        """Write complete jobs, in slices if there are many; see `pushing.push_bulk`.
+
+        Args:
+            jobs: The jobs.
+            buffered: False to raise while Redis is away, although there is a buffer.
+        """
         if self._transport.overrides:
             yield from deliver(self._transport, jobs)
-        elif len(jobs) == 1:
+        elif self.keeper is not None and jobs and buffered:
+            yield from self.keeper.write(jobs, self.send)
+        else:
+            yield from self.send(jobs)
+
+    def send(self, jobs: Sequence[ReadyPayload]) -> Op[None]:
+        """Write complete jobs to Redis now, without a buffer."""
+        if len(jobs) == 1:
             yield from push(self.keys, jobs, self._confirm)
         else:
             yield from push_bulk(self.keys, jobs, self._confirm)
+
+    def close(self, seconds: float) -> Op[None]:
+        """Try to write what the buffer keeps, for a time."""
+        if self.keeper is not None:
+            yield from self.keeper.close(seconds)
 
     def push_bulk(
         self,

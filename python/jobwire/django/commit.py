@@ -10,6 +10,7 @@ from django.db import connections, transaction
 
 from jobwire.application.app import App
 from jobwire.application.client import Client
+from jobwire.django.outbox.outbox import Outbox
 from jobwire.protocol.normalize import ReadyPayload
 
 __all__ = ["OnCommit"]
@@ -22,17 +23,24 @@ class OnCommit:
     than the jobs. It is a `Deferral` of the application's transport.
     """
 
-    def __init__(self, app: App) -> None:
+    def __init__(self, app: App, outbox: Outbox | None = None) -> None:
+        self.stores = outbox is not None
         self._app = app
+        self._outbox = outbox
 
     def defer(self, jobs: Sequence[ReadyPayload]) -> bool:
         """Keep jobs; return False if this thread is in no transaction."""
         aliases = [connection.alias for connection in _opened() if _in_transaction(connection)]
-        if aliases:
+        if not aliases or not jobs:
+            return bool(aliases)
+        # No database can hold a row for the transactions of two.
+        if self._outbox is not None and aliases == [self._outbox.alias]:
+            kept: _Kept = _InOutbox(self._app.client, jobs, self._outbox)
+        else:
             kept = _Kept(self._app.client, jobs, len(aliases))
-            for alias in aliases:
-                transaction.on_commit(kept, using=alias)
-        return bool(aliases)
+        for alias in aliases:
+            transaction.on_commit(kept, using=alias)
+        return True
 
     async def adefer(self, jobs: Sequence[ReadyPayload]) -> bool:
         """Keep jobs that were pushed from asyncio: the transactions are those of Django's thread
@@ -65,7 +73,22 @@ class _Kept:
     def __call__(self) -> None:
         self._commits -= 1
         if self._commits == 0:
-            self._client.write(self._jobs)
+            self._write()
+
+    def _write(self) -> None:
+        self._client.write(self._jobs)
+
+
+class _InOutbox(_Kept):
+    """Jobs that are rows of the transaction as well."""
+
+    def __init__(self, client: Client, jobs: Sequence[ReadyPayload], outbox: Outbox) -> None:
+        super().__init__(client, jobs, commits=1)
+        self._outbox = outbox
+        self._rows = outbox.add(jobs)
+
+    def _write(self) -> None:
+        self._outbox.send_now(self._client, self._rows)
 
 
 def _opened() -> Iterator[Any]:

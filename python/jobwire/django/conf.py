@@ -11,6 +11,7 @@ from django.conf import settings
 from django.utils.module_loading import import_string
 
 from jobwire.application.app import App
+from jobwire.application.push_buffer import PushBuffer
 from jobwire.errors import ConfigError
 from jobwire.protocol.normalize import Options
 
@@ -40,6 +41,8 @@ class ProjectSettings:
         server_middleware: The same for the worker. [EXEC-6]
         wait_replicas: Number of replicas that must confirm a job.
         max_payload_bytes: Size of the largest payload to write; None for no limit. [PUSH-10]
+        buffer: Keeps pushes while Redis is away: the arguments of `PushBuffer`, such as
+            `{"spool": BASE_DIR / "spool"}`, or `{}`; None for no buffer.
         options: Options of every job, such as `retry`; see `Options`.
         on_commit: False to write jobs at once even inside of a database transaction.
         page: Path or URL of the web page, to which the admin then has a link; None for no link.
@@ -53,6 +56,7 @@ class ProjectSettings:
     server_middleware: Sequence[Any] = ()
     wait_replicas: int = 0
     max_payload_bytes: int | None = 8 * 1024 * 1024
+    buffer: Mapping[str, Any] | None = None
     options: Mapping[str, Any] | None = None
     on_commit: bool = True
     page: str | None = None
@@ -73,10 +77,20 @@ class ProjectSettings:
             server_middleware=map(_load, self.server_middleware),
             wait_replicas=self.wait_replicas,
             max_payload_bytes=self.max_payload_bytes,
+            buffer=None if self.buffer is None else _buffer(self.buffer),
             **(self.options or {}),
         )
         _ = app.client  # checks the settings of clients, and opens no connection
         return app
+
+
+def _buffer(given: Mapping[str, Any]) -> PushBuffer:
+    known = PushBuffer.__slots__
+    if unknown := given.keys() - set(known):
+        raise ConfigError(
+            f"BUFFER has the unknown key {min(unknown, key=str)!r}; the keys are {', '.join(known)}"
+        )
+    return PushBuffer(**given)
 
 
 def read_settings() -> ProjectSettings:
@@ -133,6 +147,7 @@ _WORDS = {
     "server_middleware": "a list",
     "wait_replicas": "a number",
     "max_payload_bytes": "a number or None",
+    "buffer": "a dict or None",
     "options": "a dict",
     "on_commit": "True or False",
     "page": "a path or URL",

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from django.apps import apps
 from django.core.exceptions import ImproperlyConfigured
 
 from jobwire.application.app import App
 from jobwire.django.commit import OnCommit
 from jobwire.django.conf import find_problems, read_settings
 from jobwire.django.database import FreshConnections
+from jobwire.django.outbox.outbox import Outbox
+from jobwire.outbox.relay import Relay
 
 __all__ = ["app", "page_url"]
 
@@ -18,8 +21,11 @@ def _make_app() -> App:
     settings = read_settings()
     app = settings.make_app()
     app.entry = "jobwire.django.worker"  # sets Django up in the processes of isolated jobs
+    outbox = Outbox() if apps.is_installed("jobwire.django.outbox") else None
     if settings.on_commit:
-        app.transport.deferral = OnCommit(app)
+        app.transport.deferral = OnCommit(app, outbox)
+    if outbox is not None:
+        Relay(lambda: outbox.relay(app.client), outbox.release).attach(app)
     connections = FreshConnections(app)
     app.wrap(outermost=True)(connections.around)
     app.wrap(connections.in_child)

@@ -47,6 +47,8 @@ INSTALLED_APPS = [
     "django.contrib.sessions",
     "tests.django_site.orders",
 ]
+if os.environ.get("OUTBOX"):
+    INSTALLED_APPS.append("jobwire.django.outbox")
 MIDDLEWARE = [
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",

@@ -4,7 +4,8 @@
 
 Each transaction inserts rows and enqueues a job for each row, on one or two databases, with
 savepoints and errors at random. The process writes the number of each transaction. With
-JOBWIRE_STORM_KILL=N it kills itself right before it would write the Nth job to Redis.
+JOBWIRE_STORM_KILL=N it kills itself right before it would write the Nth job to Redis, or right
+after it if N is even. If the project has an outbox, all transactions are on its database.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ class Failure(Exception):
 
 def main(seed: int, count: int) -> None:
     django.setup()
+    from django.apps import apps
     from django.db import transaction
 
     from jobwire.application.client import Client
@@ -35,22 +37,27 @@ def main(seed: int, count: int) -> None:
     from tests.django_site.orders.jobs import pay
     from tests.django_site.orders.models import Order
 
+    aliases = ["default"] if apps.is_installed("jobwire.django.outbox") else ["default", "other"]
     draw = random.Random(seed)
     tokens = itertools.count(seed * 1_000_000)  # a key would come again after a rollback
     pushes = 0
     write = Client.write
 
-    def die_or_write(self: Client, jobs: Sequence[ReadyPayload]) -> None:
+    def die_or_write(
+        self: Client, jobs: Sequence[ReadyPayload], *, buffered: bool = True
+    ) -> None:
         nonlocal pushes
         pushes += 1
+        if pushes == KILL and KILL % 2:
+            os.kill(os.getpid(), signal.SIGKILL)
+        write(self, jobs, buffered=buffered)
         if pushes == KILL:
             os.kill(os.getpid(), signal.SIGKILL)
-        write(self, jobs)
 
     Client.write = die_or_write  # type: ignore[method-assign]
 
     def block(depth: int) -> None:
-        alias = draw.choice(["default", "other"])
+        alias = draw.choice(aliases)
         with transaction.atomic(using=alias, savepoint=draw.random() < 0.8):
             for _ in range(draw.randrange(3)):
                 token = next(tokens)

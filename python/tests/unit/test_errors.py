@@ -25,6 +25,7 @@ TREE = {
     "RedisTrouble": errors.JobwireError,
     "RedisUnreachable": errors.RedisTrouble,
     "RedisRefused": errors.RedisTrouble,
+    "BufferFull": errors.RedisTrouble,
     "NoReply": errors.RedisTrouble,
     "MaybeWritten": errors.NoReply,
     "Shutdown": BaseException,

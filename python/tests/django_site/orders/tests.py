@@ -285,6 +285,9 @@ class ProjectTest(TestCase):
             ({"CLIENT_MIDDLEWARE": ["a.b"]}, "E004", "No module named 'a'", "dotted path"),
             ({"GENERATION": 6}, "E003", "generation: 6", "Write, for example"),
             ({"WAIT_REPLICAS": True}, "E003", "True, not a number", "Write, for example"),
+            ({"BUFFER": True}, "E003", "True, not a dict or None", "Write, for example"),
+            ({"BUFFER": {"max": 1}}, "E003", "unknown key 'max'", "Write, for example"),
+            ({"BUFFER": {"max_jobs": 0}}, "E003", "max_jobs 0", "Write, for example"),
             ({"OPTIONS": {"retyr": 1}}, "E002", "unknown key 'retyr'", "backtrace"),
             ({"OPTIONS": {"retry": -1}}, "E003", "retry", "Write, for example"),
         ):

@@ -1,0 +1,216 @@
+"""The outbox of a Django project: no job missing after kill -9, or while Redis is away."""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from harness.servers import Reaper, Server, wait_until
+from jobwire import Inspector
+from tests.acceptance.test_django_transactions import AT_ONCE, committed, database
+from tests.workers import environment
+
+__all__ = ["database"]  # a fixture
+
+pytestmark = pytest.mark.thorough
+
+
+@pytest.fixture
+def reaper(_reaper: Reaper) -> Reaper:
+    return _reaper
+
+
+MANAGE = [sys.executable, "-W", "error::ResourceWarning", "-m", "tests.django_site.manage"]
+
+
+@pytest.fixture
+def variables(server: Server, database: dict[str, str]) -> dict[str, str]:
+    """Return the environment of a project with the outbox and its tables."""
+    made = environment(
+        JOBWIRE_REDIS_URL=server.url,
+        DJANGO_SETTINGS_MODULE="tests.django_site.settings",
+        OUTBOX="1",
+        **database,
+    )
+    for alias in ("default", "other"):
+        run(made, "migrate", "--run-syncdb", "--verbosity=0", f"--database={alias}")
+    return made
+
+
+def run(variables: dict[str, str], *words: str) -> str:
+    """Run a command of the project and return its output."""
+    done = subprocess.run(
+        [*MANAGE, *words], env=variables, capture_output=True, text=True, timeout=600, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+ENQUEUE = """
+from django.db import transaction
+from tests.django_site.orders.jobs import pay
+with transaction.atomic():
+    for number in range({count}):
+        pay.{options}enqueue(number)
+"""
+
+
+def enqueue(variables: dict[str, str], count: int, options: str = "") -> None:
+    run(variables, "shell", "-c", ENQUEUE.format(count=count, options=options))
+
+
+def numbers(server: Server, queue: str = "default") -> list[int]:
+    """Return the first argument of each job in a queue, next first."""
+    stored = server.client().lrange(f"queue:{queue}", 0, -1)
+    return [json.loads(text)["args"][0] for text in reversed(stored)]
+
+
+@pytest.mark.parametrize("case", ["OutboxTest", "InTestCase"])
+def test_the_project_passes_its_own_tests(tmp_path: Path, case: str) -> None:
+    done = subprocess.run(
+        [*MANAGE, "test", f"tests.django_site.orders.tests_outbox.{case}"],
+        env=environment(DATABASE_DIR=str(tmp_path), OUTBOX="1"),
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "\nOK" in done.stderr
+    assert "Ran 0 tests" not in done.stderr
+
+
+def test_the_migration_is_that_of_the_model(variables: dict[str, str]) -> None:
+    assert "No changes" in run(variables, "makemigrations", "--check", "jobwire_outbox")
+
+
+@pytest.mark.parametrize("total", [500, pytest.param(10_000, marks=pytest.mark.full)])
+def test_no_job_of_a_committed_transaction_is_missing(
+    tmp_path: Path, server: Server, variables: dict[str, str], total: int
+) -> None:
+    """Acceptance: a job for each committed row and no other, although processes are killed."""
+    draw = random.Random(total)
+    done = kills = 0
+    while done < total:
+        program = ["-m", "tests.django_site.storm", str(kills + 1), str(min(AT_ONCE, total - done))]
+        process = subprocess.run(
+            [sys.executable, *program],
+            env={**variables, "JOBWIRE_STORM_KILL": str(draw.randrange(1, 200))},
+            stdout=subprocess.PIPE,
+            check=False,
+        )
+        assert process.returncode in (0, -9)
+        done += len(process.stdout.split())
+        kills += 1
+    assert "0 left" in run(variables, "jobwire_relay", "--once")
+    with Inspector(server.url) as inspector:
+        jobs = [job.args[0] for job in inspector.jobs("default")]
+        ids = {job.jid for job in inspector.jobs("default")}
+    rows = committed(tmp_path, variables)
+    assert set(jobs) == rows
+    assert len(rows) > total / 3
+    # Twice, with the same id, only if the process died between the write and the end of the row.
+    assert max(Counter(jobs).values()) <= 2
+    assert len(jobs) - len(rows) <= kills
+    assert len(ids) == len(rows)
+
+
+def test_jobs_wait_in_the_database_while_redis_is_away(
+    tmp_path: Path, server: Server, variables: dict[str, str], reaper: Reaper
+) -> None:
+    """The commit succeeds, and a worker writes the jobs and runs them when Redis is back."""
+    server.kill()
+    enqueue(variables, 3)
+    server.start()
+    assert server.client().dbsize() == 0
+    with (tmp_path / "log").open("wb") as log:
+        worker = subprocess.Popen(
+            [*MANAGE, "jobwire", "worker", "-c", "2", "-q", "unused"],
+            env=variables,
+            stdout=log,
+            stderr=log,
+        )
+    reaper.watch(worker.pid)
+    wait_until(lambda: numbers(server) == [0, 1, 2], what="the jobs of the outbox")
+    worker.send_signal(signal.SIGTERM)
+    said = (tmp_path / "log").read_text
+    assert worker.wait(60) == 0, said()
+    assert "jobs written from the outbox: 3" in said()
+
+
+def test_relays_at_the_same_time_write_each_job_once(
+    server: Server, variables: dict[str, str]
+) -> None:
+    server.kill()
+    enqueue(variables, 1_000)
+    server.start()
+    relays = [
+        subprocess.Popen(
+            [*MANAGE, "jobwire_relay", "--once"],
+            env=variables,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for _ in range(3)
+    ]
+    sent = 0
+    for relay in relays:
+        output, _ = relay.communicate(timeout=120)
+        assert relay.returncode == 0
+        sent += int(output.split()[0])
+    run(variables, "jobwire_relay", "--once")  # the rows that one left to another
+    assert sorted(numbers(server)) == [*range(1_000)]
+    assert sent <= 1_000
+
+
+def test_a_job_that_redis_refuses_holds_up_no_other(
+    server: Server, variables: dict[str, str]
+) -> None:
+    server.kill()
+    enqueue(variables, 2)
+    enqueue(variables, 1, 'options(queue="broken").')
+    enqueue(variables, 2)
+    server.start()
+    server.client().set("queue:broken", "a string is in the way")
+    assert run(variables, "jobwire_relay", "--once").strip() == "4 written, 1 left"
+    assert numbers(server) == [0, 1, 0, 1]
+    server.client().delete("queue:broken")
+    assert run(variables, "jobwire_relay", "--once").strip() == "1 written, 0 left"
+    assert numbers(server, "broken") == [0]
+
+
+def test_a_relay_ends_upon_a_signal(
+    tmp_path: Path, server: Server, variables: dict[str, str], reaper: Reaper
+) -> None:
+    """For a project whose workers are all in other languages."""
+    server.kill()
+    enqueue(variables, 2)
+    server.start()
+    relay = subprocess.Popen([*MANAGE, "jobwire_relay"], env=variables)
+    reaper.watch(relay.pid)
+    wait_until(lambda: numbers(server) == [0, 1], what="the jobs of the outbox")
+    relay.send_signal(signal.SIGTERM)
+    assert relay.wait(60) == 0
+
+
+def test_a_relay_says_that_redis_is_away(server: Server, variables: dict[str, str]) -> None:
+    server.kill()
+    enqueue(variables, 1)
+    done = subprocess.run(
+        [*MANAGE, "jobwire_relay", "--once"],
+        env=variables,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "cannot use Redis" in done.stderr
+    assert "the jobs stay in the outbox" in done.stderr
+    assert "Traceback" not in done.stderr
