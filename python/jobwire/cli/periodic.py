@@ -13,12 +13,19 @@ from jobwire.cli import output
 from jobwire.cli.exits import EXIT_NOT_FOUND, EXIT_OK, NotFound
 from jobwire.cli.groups import Group, did_you_mean
 from jobwire.cli.inspect.change import agreed
-from jobwire.cli.inspect.options import json_option, namespace_option, options, yes_option
+from jobwire.cli.inspect.options import (
+    json_option,
+    namespace_option,
+    operating,
+    options,
+    yes_option,
+)
 from jobwire.cli.loading import load_app
-from jobwire.cli.options import find_redis, redis_option
+from jobwire.cli.options import redis_option
 from jobwire.cli.sheet import Column, Moment, Sheet, Styled
 from jobwire.inspect.formats import clean, iso, to_json
-from jobwire.inspect.periodic import PeriodicJob, PeriodicJobs
+from jobwire.inspect.periodic import PeriodicJob
+from jobwire.ops import PeriodicOperations
 from jobwire.periodic.schedule import Difference
 from jobwire.protocol.periodic_entry import DEFAULT_NAMESPACE, PeriodicEntry
 from jobwire.protocol.plural import counted
@@ -44,7 +51,8 @@ _common = options(
 def periodic() -> None:
     """Show periodic jobs, and change them.
 
-    They are the entries that Python and Ruby (sidekiq-cron) share. Output is a table on a terminal,
+    They are the entries that Python and Ruby (sidekiq-cron) share. Changes are written to the
+    journal. Output is a table on a terminal,
     lines with tabs in a pipe, and with --json one object per line.
 
     Exit status: 0 done; 1 a named entry does not exist, or you answered no; 2 wrong usage, or an
@@ -53,13 +61,12 @@ def periodic() -> None:
 
 
 @contextmanager
-def _opened(url: str | None, namespace: str, cron_namespace: str) -> Iterator[PeriodicJobs]:
-    redis, _ = find_redis(url)
-    with PeriodicJobs(redis, namespace=namespace, cron_namespace=cron_namespace) as jobs:
-        yield jobs
+def _opened(url: str | None, namespace: str, cron_namespace: str) -> Iterator[PeriodicOperations]:
+    with operating(url, namespace) as operations:
+        yield operations.periodic(cron_namespace)
 
 
-def _require(jobs: PeriodicJobs, name: str) -> PeriodicJob:
+def _require(jobs: PeriodicOperations, name: str) -> PeriodicJob:
     known = jobs.all()
     for job in known:
         if job.entry.name == name:
@@ -174,7 +181,7 @@ def _switch(verb: str, text: str, *, enabled: bool) -> click.Command:
     def command(names: Sequence[str], **where: Any) -> int:
         with _opened(**where) as jobs:
             for job in [_require(jobs, name) for name in names]:
-                changed = jobs.enable(job, enabled=enabled)
+                changed = jobs.enable(job) if enabled else jobs.disable(job)
                 done = f"{verb}d" if changed else f"was {verb}d already"
                 click.echo(f"{clean(job.entry.name)}: {'gone' if changed is None else done}")
         return EXIT_OK
@@ -192,7 +199,7 @@ disable = _switch("disable", "Disable periodic jobs, until they are enabled.", e
 def run(name: str, **where: Any) -> int:
     """Enqueue the job of NAME now, and print its id; also if NAME is disabled."""
     with _opened(**where) as jobs:
-        click.echo(jobs.run(_require(jobs, name)))
+        click.echo(jobs.enqueue(_require(jobs, name)))
     return EXIT_OK
 
 
@@ -248,7 +255,8 @@ def load(source: str, schedule: str | None, dry_run: bool, as_json: bool, **wher
     """
     entries, name = _entries(source, schedule)
     with _opened(**where) as jobs:
-        found = jobs.load(entries, schedule=name, dry_run=dry_run)
+        change = jobs.difference if dry_run else jobs.load
+        found = change(entries, schedule=name)
     _show(found, as_json)
     return EXIT_OK
 
@@ -259,7 +267,7 @@ def diff(source: str, schedule: str | None, as_json: bool, **where: Any) -> int:
     """Show what `load` would change. It changes nothing."""
     entries, name = _entries(source, schedule)
     with _opened(**where) as jobs:
-        found = jobs.load(entries, schedule=name, dry_run=True)
+        found = jobs.difference(entries, schedule=name)
     _show(found, as_json)
     return EXIT_OK
 

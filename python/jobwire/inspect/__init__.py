@@ -1,6 +1,6 @@
 """Inspection: read and change queues, sets and processes. [INSP-1] to [INSP-14]
 
-`Inspector` blocks, `AsyncInspector` is for asyncio.
+`Inspector` and `PeriodicJobs` block, `AsyncInspector` and `AsyncPeriodicJobs` are for asyncio.
 """
 
 from jobwire.inspect.activity import Activity, JobActivity, Mark
@@ -8,7 +8,9 @@ from jobwire.inspect.aio import AsyncInspector
 from jobwire.inspect.entry import Entry, SetName
 from jobwire.inspect.filters import Filter
 from jobwire.inspect.fleet import Fleet
-from jobwire.inspect.periodic import PeriodicJob, PeriodicJobs
+from jobwire.inspect.periodic import PeriodicJob
+from jobwire.inspect.periodic_aio import AsyncPeriodicJobs
+from jobwire.inspect.periodic_sync import PeriodicJobs
 from jobwire.inspect.processes import CapsuleInfo, InFlightSummary, ProcessInfo, Recoveries, Work
 from jobwire.inspect.progress import IterationState
 from jobwire.inspect.sets import Action, Progress, Swept
@@ -20,6 +22,7 @@ __all__ = [
     "Action",
     "Activity",
     "AsyncInspector",
+    "AsyncPeriodicJobs",
     "CapsuleInfo",
     "Day",
     "Entry",

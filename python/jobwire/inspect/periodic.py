@@ -1,25 +1,24 @@
-"""Periodic jobs for operators: show, write, enable, disable, run, remove, migrate."""
+"""Periodic jobs for operators: the meaning of an entry, and the changes of one entry."""
 
 from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Any, Self
+from itertools import islice
 
-from jobwire.application.producer import new_jid
-from jobwire.application.redis_url import find_address
-from jobwire.connection.sync import SyncRedis
 from jobwire.errors import ConfigError
+from jobwire.inspect.reading import ask, items, raw
+from jobwire.inspect.summary import members
 from jobwire.periodic.planning import line_of
-from jobwire.periodic.schedule import Difference, completed, load, set_enabled
+from jobwire.periodic.schedule import completed, load
 from jobwire.protocol import periodic
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.periodic_entry import DEFAULT_NAMESPACE, PeriodicEntry, StoredEntry
 from jobwire.protocol.pushing import detect_generation
+from jobwire.protocol.wire import Op, command
 
-__all__ = ["PeriodicJob", "PeriodicJobs"]
+__all__ = ["PeriodicJob", "described", "migrate", "next_ticks", "run_now", "save"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,140 +36,81 @@ class PeriodicJob:
     next_at: int | None
 
 
-class PeriodicJobs:
-    """The periodic jobs of a Redis, those of Ruby included. [X-CRON-44]
-
-        with PeriodicJobs() as jobs:
-            for job in jobs.all():
-                print(job.entry.name, job.next_at)
+def described(keys: Keys, namespace: str, *, now: float) -> Op[list[PeriodicJob]]:
+    """Return all entries, by name; with commands that only read. [INSP-14] [X-CRON-44]
 
     Args:
-        url: URL of Redis; see `Client`.
-        namespace: Prefix of every key. [KEY-4]
-        cron_namespace: Namespace of the entries in sidekiq-cron 2.
+        keys: Key names.
+        namespace: Namespace of the entries in sidekiq-cron 2.
+        now: Epoch seconds, after which the next ticks are.
     """
+    places: dict[str, str | None] = {}
+    if namespace == DEFAULT_NAMESPACE:
+        names, _ = yield from members(keys.cron_entries(None))
+        places = dict.fromkeys(names)
+    names, _ = yield from members(keys.cron_entries(namespace))
+    places |= dict.fromkeys(names, namespace)
+    replies = yield from ask([command("HGETALL", raw(keys.cron_entry(each))) for each in places])
+    found = periodic.newest_of(
+        StoredEntry(member, layout, _fields(items(reply)))
+        for (member, layout), reply in zip(places.items(), replies, strict=True)
+    )
+    found.sort(key=lambda each: each.name)
+    return [_described(entry, now) for entry in found]
 
-    def __init__(
-        self,
-        url: str | None = None,
-        *,
-        namespace: str = "",
-        cron_namespace: str = DEFAULT_NAMESPACE,
-    ) -> None:
-        self._keys = Keys(namespace)
-        self._redis = SyncRedis(find_address(url).url)
-        self._namespace = cron_namespace
 
-    def all(self) -> list[PeriodicJob]:
-        """Return all entries, by name."""
-        entries = self._redis.run(periodic.read_entries(self._keys, self._namespace))
-        now = self._redis.run(periodic.server_time())
-        entries.sort(key=lambda each: each.name)
-        return [self._described(entry, now) for entry in entries]
+def _fields(flat: Sequence[bytes]) -> dict[str, str]:
+    texts = [each.decode("utf-8", "replace") for each in flat]
+    return dict(zip(texts[::2], texts[1::2], strict=True))
 
-    def find(self, name: str) -> PeriodicJob | None:
-        """Return the entry of a name; None if there is none."""
-        return next((job for job in self.all() if job.entry.name == name), None)
 
-    def next_ticks(self, job: PeriodicJob, count: int) -> Sequence[int]:
-        """Return the next ticks of an entry, also of one that is disabled.
+def _described(entry: StoredEntry, now: float) -> PeriodicJob:
+    problem, next_at = entry.problem, None
+    if not problem:
+        try:
+            line = line_of(entry)
+        except ConfigError as error:
+            problem = str(error)
+        else:
+            next_at = line.after(now) if entry.enabled else None
+    return PeriodicJob(entry, problem, next_at)
 
-        Raises:
-            ConfigError: Its line is not understood.
-        """
-        now = self._redis.run(periodic.server_time())
-        ticks = line_of(job.entry).ticks(now)
-        return [tick for tick, _ in zip(ticks, range(count), strict=False)]
 
-    def save(self, entry: PeriodicEntry, *, tz: str | None = None) -> None:
-        """Write a dynamic entry; options that it leaves out get their defaults. [X-CRON-34]
+def next_ticks(job: PeriodicJob, count: int, *, now: float) -> list[int]:
+    """Return the next ticks of an entry, also of one that is disabled.
 
-        Raises:
-            ConfigError: The line is not understood. [X-CRON-43]
-        """
-        self._redis.run(load(self._keys, [completed(entry, tz=tz)], schedule=""))
+    Raises:
+        ConfigError: Its line is not understood.
+    """
+    return list(islice(line_of(job.entry).ticks(now), count))
 
-    def load(
-        self, entries: Sequence[PeriodicEntry], *, schedule: str, dry_run: bool = False
-    ) -> Difference:
-        """Make these the entries of a schedule, and remove its others. [X-CRON-39]
 
-        Args:
-            entries: The entries.
-            schedule: Name of the schedule.
-            dry_run: Only return what would change.
+def save(keys: Keys, entry: PeriodicEntry, tz: str | None) -> Op[None]:
+    """Write a dynamic entry; options that it leaves out get their defaults. [X-CRON-34]
 
-        Raises:
-            ConfigError: An entry is invalid; nothing was written.
-        """
-        return self._redis.run(load(self._keys, entries, schedule=schedule, dry_run=dry_run))
+    Raises:
+        ConfigError: The line is not understood. [X-CRON-43]
+    """
+    yield from load(keys, [completed(entry, tz=tz)], schedule="")
 
-    def enable(self, job: PeriodicJob, *, enabled: bool = True) -> bool | None:
-        """Enable an entry; return True if that changed it, None if it has gone. [X-CRON-37]"""
-        return self._redis.run(set_enabled(self._keys, job.entry, enabled=enabled))
 
-    def disable(self, job: PeriodicJob) -> bool | None:
-        """Disable an entry; return True if that changed it, None if it has gone. [X-CRON-37]"""
-        return self.enable(job, enabled=False)
+def run_now(keys: Keys, job: PeriodicJob, jid: str) -> Op[None]:
+    """Enqueue the job of an entry now, also of one that is disabled.
 
-    def run(self, job: PeriodicJob) -> str:
-        """Enqueue the job of an entry now, also of one that is disabled; return the job id.
+    Raises:
+        InvalidJob: The entry cannot be pushed.
+    """
+    now = yield from periodic.server_time()
+    generation = yield from detect_generation(keys)
+    payload = job.entry.payload(jid=jid, now=now, generation=generation, job_id=str(uuid.uuid4()))
+    yield from periodic.run_now(keys, job.entry, payload, now=now)
 
-        Raises:
-            InvalidJob: The entry cannot be pushed.
-        """
-        jid = new_jid()
-        now = self._redis.run(periodic.server_time())
-        payload = job.entry.payload(
-            jid=jid,
-            now=now,
-            generation=self._redis.run(detect_generation(self._keys)),
-            job_id=str(uuid.uuid4()),
-        )
-        self._redis.run(periodic.run_now(self._keys, job.entry, payload, now=now))
-        return jid
 
-    def history(self, job: PeriodicJob) -> Sequence[dict[str, Any]]:
-        """Return the newest ten pushes, newest first: `jid` and `enqueued`. [X-CRON-6]"""
-        return self._redis.run(periodic.history(self._keys, job.entry))
+def migrate(keys: Keys, namespace: str) -> Op[int]:
+    """Move all entries of layout 1 to layout 2; return how many. [X-CRON-3]
 
-    def remove(self, job: PeriodicJob) -> bool:
-        """Remove an entry; return False if it had gone. [X-CRON-40]"""
-        return self._redis.run(periodic.remove(self._keys, job.entry))
-
-    def migrate(self) -> int:
-        """Move all entries of layout 1 to layout 2; return how many. [X-CRON-3]
-
-        A name that layout 2 already has stays where it is.
-        """
-        entries = self._redis.run(periodic.read_entries(self._keys, self._namespace))
-        old = [entry for entry in entries if entry.layout_namespace is None]
-        if not old:
-            return 0
-        return self._redis.run(periodic.migrate(self._keys, old, self._namespace))
-
-    def close(self) -> None:
-        """Close the connection."""
-        self._redis.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
-    def _described(self, entry: StoredEntry, now: float) -> PeriodicJob:
-        problem, next_at = entry.problem, None
-        if not problem:
-            try:
-                line = line_of(entry)
-            except ConfigError as error:
-                problem = str(error)
-            else:
-                next_at = line.after(now) if entry.enabled else None
-        return PeriodicJob(entry, problem, next_at)
+    A name that layout 2 already has stays where it is.
+    """
+    entries: Sequence[StoredEntry] = yield from periodic.read_entries(keys, namespace)
+    old = [entry for entry in entries if entry.layout_namespace is None]
+    return (yield from periodic.migrate(keys, old, namespace)) if old else 0

@@ -10,6 +10,7 @@ from jobwire.ops.groups import FailureGroup, FailureGroups, FailureSet
 from jobwire.ops.journal import JournalEntry
 from jobwire.ops.operations import Operations
 from jobwire.ops.pages import PlacePage
+from jobwire.ops.periodic import PeriodicOperations
 from jobwire.ops.roles import LOWEST_ROLE, ROLES, Act, Role
 from jobwire.ops.selection import Preview, Selection
 from jobwire.ops.undo import Deleted, Undone, UndoRecord
@@ -30,6 +31,7 @@ __all__ = [
     "JournalEntry",
     "Limits",
     "Operations",
+    "PeriodicOperations",
     "PlacePage",
     "Preview",
     "Reason",

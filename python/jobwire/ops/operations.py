@@ -34,12 +34,14 @@ from jobwire.ops.explain import Explanation
 from jobwire.ops.groups import FailureGroups, FailureSet
 from jobwire.ops.journal import JournalEntry
 from jobwire.ops.pages import HeldPage, PlacePage, RunningPage
+from jobwire.ops.periodic import PeriodicOperations
 from jobwire.ops.roles import Act, Role
 from jobwire.ops.selection import Preview, Selection
 from jobwire.ops.undo import Deleted, Undone, UndoRecord
 from jobwire.ops.whereabouts import Whereabouts
 from jobwire.protocol.iteration import Cancellation
 from jobwire.protocol.keys import Keys
+from jobwire.protocol.periodic_entry import DEFAULT_NAMESPACE
 from jobwire.protocol.times import When
 from jobwire.protocol.wire import Batch, Op, command, once
 
@@ -398,6 +400,17 @@ class Operations:
         """Mark a deployment for the charts; False if it was within the last minute."""
         return self._act("mark_deploy", label, lambda: self.inspector.mark_deploy(label))
 
+    # -- periodic jobs
+
+    def periodic(self, namespace: str = DEFAULT_NAMESPACE) -> PeriodicOperations:
+        """Return the operations on periodic jobs.
+
+        Args:
+            namespace: Namespace of the entries in sidekiq-cron 2.
+        """
+        run = self.inspector.redis.run
+        return PeriodicOperations(self._keys, namespace, run, self._act, self._clock)
+
     # -- itself
 
     def close(self) -> None:
@@ -443,8 +456,8 @@ class Operations:
             undo=state.id if act == "delete" else "",
         )
 
-    def _act(self, act: Act, target: str, change: Callable[[], bool]) -> bool:
-        """Do an act of one step; its entry of the journal stays only if it changed something."""
+    def _act(self, act: Act, target: str, change: Callable[[], T]) -> T:
+        """Do an act of one step; its entry of the journal stays only if the result is true."""
         roles.require(self.role, act)
         entry = self._write(act, target, 1)
         with self._withdrawn_if_refused(entry):

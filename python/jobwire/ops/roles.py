@@ -26,8 +26,14 @@ Act = Literal[
     "quiet",
     "dump",
     "undo",
+    "enable_periodic",
+    "disable_periodic",
+    "enqueue_periodic",
     "clear",
     "stop",
+    "remove_periodic",
+    "load_periodic",
+    "migrate_periodic",
 ]
 
 ROLES: tuple[Role, ...] = get_args(Role)  # the lowest first
@@ -46,8 +52,14 @@ LOWEST_ROLE: Mapping[Act, Role] = MappingProxyType(
         "quiet": "operator",
         "dump": "operator",
         "undo": "operator",
+        "enable_periodic": "operator",
+        "disable_periodic": "operator",
+        "enqueue_periodic": "operator",
         "clear": "admin",
         "stop": "admin",
+        "remove_periodic": "admin",
+        "load_periodic": "admin",
+        "migrate_periodic": "admin",
     }
 )
 

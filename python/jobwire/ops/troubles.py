@@ -3,28 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from jobwire.inspect.fleet import Fleet
 from jobwire.protocol.plural import counted
 
-__all__ = ["troubles"]
+__all__ = ["Trouble", "troubles"]
 
 MOST_NAMES = 5
 OVERDUE_S = 60.0
 
 
-def troubles(fleet: Fleet) -> Iterator[str]:
-    """Yield a sentence for each trouble; names in it are as stored."""
-    yield from fleet.problems[:MOST_NAMES]
+class Trouble(NamedTuple):
+    """A trouble, and where to look: `doctor`, `queues`, `scheduled`, `retry` or `unreadable`."""
+
+    text: str
+    place: str
+
+
+def troubles(fleet: Fleet) -> Iterator[Trouble]:
+    """Yield each trouble; names in its text are as stored."""
+    yield from (Trouble(problem, "doctor") for problem in fleet.problems[:MOST_NAMES])
     if abandoned := [queue.name for queue in fleet.queues if queue.abandoned]:
-        yield f"No process serves {_listed(abandoned)}."
+        yield Trouble(f"No process serves {_listed(abandoned)}.", "queues")
     if paused := [queue.name for queue in fleet.queues if queue.paused and queue.size]:
-        yield f"Jobs wait in paused queues: {_listed(paused)}."
+        yield Trouble(f"Jobs wait in paused queues: {_listed(paused)}.", "queues")
     for name, seconds in fleet.overdue.items():
         if seconds > OVERDUE_S:
-            yield f"The first job of {name} has been due for {seconds:,.0f} s."
+            yield Trouble(f"The first job of {name} has been due for {seconds:,.0f} s.", name)
     if fleet.sets.get("unreadable"):
-        yield f"{counted(fleet.sets['unreadable'], 'payload')} could not be read."
+        count = counted(fleet.sets["unreadable"], "payload")
+        yield Trouble(f"{count} could not be read.", "unreadable")
 
 
 def _listed(names: list[str]) -> str:

@@ -37,10 +37,9 @@ class Difference:
     removed: Sequence[str]
     taken_over: Sequence[str]
 
-    @property
-    def empty(self) -> bool:
-        """True if the load changes nothing."""
-        return not (self.added or self.changed or self.removed)
+    def __bool__(self) -> bool:
+        """Return True if the load changes something."""
+        return bool(self.added or self.changed or self.removed)
 
 
 def completed(entry: PeriodicEntry, *, tz: str | None = None) -> PeriodicEntry:

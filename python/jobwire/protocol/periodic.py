@@ -40,6 +40,7 @@ __all__ = [
     "load",
     "members",
     "migrate",
+    "newest_of",
     "read_entries",
     "remove",
     "run_now",
@@ -124,7 +125,12 @@ def read_entries(
         if not missing:
             break
         entries |= {member: StoredEntry(member, places[member], {}) for member in missing}
-    found = [entry for entry in entries.values() if entry.fields]
+    return newest_of(entries.values())
+
+
+def newest_of(entries: Iterable[StoredEntry]) -> list[StoredEntry]:
+    """Return the entries that exist; of a name in both layouts, that of layout 2. [X-CRON-3]"""
+    found = [entry for entry in entries if entry.fields]
     newer = {entry.name for entry in found if entry.layout_namespace is not None}
     return [
         entry for entry in found if entry.layout_namespace is not None or entry.name not in newer
@@ -157,7 +163,15 @@ def latest_taken(keys: Keys, entries: Sequence[StoredEntry]) -> Op[list[float | 
             for entry in entries
         ]
     )
-    return [float(reply[1]) if isinstance(reply, list) and reply else None for reply in replies]
+    return [_score(reply) for reply in replies]
+
+
+def _score(reply: Any) -> float | None:
+    """Return the score of a reply with one member; RESP3 makes a pair of the two. [ENV-4]"""
+    if not isinstance(reply, list) or not reply:
+        return None
+    *_, score = reply[-1] if isinstance(reply[-1], list) else reply
+    return float(score)
 
 
 def holders(keys: Keys) -> Op[list[str]]:

@@ -24,6 +24,7 @@ from jobwire.top.screens.entries import Entries
 from jobwire.top.screens.failures import Failures
 from jobwire.top.screens.journal import Journal
 from jobwire.top.screens.overview import Overview
+from jobwire.top.screens.periodic import Periodic
 from jobwire.top.screens.queues import Queues
 from jobwire.top.screens.search import Search
 from jobwire.top.section import TABS, Section
@@ -43,12 +44,13 @@ MAKERS: dict[str, Callable[[Desk], Section[Any]]] = {
     "unreadable": lambda desk: Entries(desk, "unreadable", "unreadable"),
     "failures": Failures,
     "search": Search,
+    "periodic": Periodic,
     "journal": Journal,
     "changes": ChangeList,
     "doctor": Doctor,
 }
 EVERYWHERE = [
-    ("1 … 0, c, d", "the tabs"),
+    ("1 … 0, i, c, d", "the tabs"),
     ("enter", "open"),
     ("esc", "back"),
     ("tab", "the other table"),

@@ -38,6 +38,7 @@ TABS = {
     "8": "failures",
     "9": "search",
     "0": "journal",
+    "i": "periodic",
     "c": "changes",
     "d": "doctor",
 }

@@ -12,6 +12,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
+from jobwire.inspect.formats import iso
 from jobwire.inspect.reading import text
 from jobwire.protocol.plural import counted
 from jobwire.protocol.visible import visible
@@ -35,6 +36,7 @@ class Pages:
         self._environment.filters |= {
             "counted": counted,
             "duration": duration,
+            "iso": iso,
             "number": number,
             "seen": seen,
             "moment": moment,

@@ -12,6 +12,7 @@ from jobwire.inspect.fleet import Fleet
 from jobwire.web.acts import bulk as on_many
 from jobwire.web.acts import entries as on_entries
 from jobwire.web.acts import others as on_others
+from jobwire.web.acts import periodic as on_periodic
 from jobwire.web.acts import processes as on_processes
 from jobwire.web.acts import queues as on_queues
 from jobwire.web.acts import undo as on_deletions
@@ -28,6 +29,7 @@ from jobwire.web.pages import (
     job,
     journal,
     overview,
+    periodic,
     queues,
     search,
     stats,
@@ -94,6 +96,8 @@ PAGES: Sequence[Address] = (
     Address("/classes", classes.show_all),
     Address("/classes/{name:path}", classes.show),
     Address("/iterations", iterations.show),
+    Address("/periodic", periodic.show_all),
+    Address("/periodic/{name:path}", periodic.show),
     Address("/search", search.show),
     Address("/stats", stats.stats),
     Address("/stats/queues", stats.queues),
@@ -119,6 +123,10 @@ ACTS: Sequence[Act] = (
     Act("dump", on_processes.signal("dump")),
     Act("cancel", on_others.cancel),
     Act("mark_deploy", on_others.mark_deploy),
+    Act("enable_periodic", on_periodic.enable),
+    Act("disable_periodic", on_periodic.disable),
+    Act("enqueue_periodic", on_periodic.enqueue),
+    Act("remove_periodic", on_periodic.remove),
     Act("bulk", on_many.start),
     Act("stop-change", on_many.stop),
     Act("undo", on_deletions.undo),
@@ -130,6 +138,7 @@ MENU: Sequence[MenuItem] = (
     MenuItem("busy", "Busy", lambda fleet: sum(process.busy for process in fleet.processes)),
     MenuItem("held", "In flight"),
     MenuItem("iterations", "Iterations"),
+    MenuItem("periodic", "Periodic"),
     MenuItem("retries", "Retries", lambda fleet: fleet.sets["retry"], begins=True),
     MenuItem("scheduled", "Scheduled", lambda fleet: fleet.sets["scheduled"]),
     MenuItem("dead", "Dead", lambda fleet: fleet.sets["dead"]),

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 
 from jobwire.errors import ConfigError
 from jobwire.inspect.filters import Filter
+from jobwire.inspect.formats import seconds
 from jobwire.ops import Selection
 
-__all__ = ["CONDITIONS", "filter_of", "parameters", "seconds", "selection_of"]
+__all__ = ["CONDITIONS", "filter_of", "parameters", "selection_of"]
 
 # Parameter of the address to the condition of `Filter`.
 CONDITIONS = {
@@ -20,7 +21,6 @@ CONDITIONS = {
     "text": "text",
     "older": "older_than",
 }
-UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
 def filter_of(values: Mapping[str, str], *, redacted: bool) -> Filter:
@@ -59,19 +59,3 @@ def parameters(values: Mapping[str, str]) -> dict[str, str]:
     """Return those of the values that select entries, for the next address."""
     names = (*CONDITIONS, "group")
     return {name: value for name in names if (value := values.get(name, "").strip())}
-
-
-def seconds(span: str) -> float:
-    """Return the seconds of a time span like `90`, `15m`, `2h` or `30d`.
-
-    Raises:
-        ConfigError: It is none.
-    """
-    number, unit = (span[:-1], UNITS[span[-1]]) if span[-1:] in UNITS else (span, 1)
-    try:
-        length = float(number) * unit
-    except ValueError:
-        length = -1.0
-    if not 0 <= length < 1e11:
-        raise ConfigError(f"{span!r} is not a time span; write 90, 15m, 2h or 30d")
-    return length

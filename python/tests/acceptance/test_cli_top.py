@@ -20,7 +20,7 @@ import pytest
 
 from harness.servers import Server, wait_until
 from jobwire.ops import Operations
-from tests.integration.top.driving import DUE, failed, payload
+from tests.samples import DUE, failure, payload
 from tests.workers import environment, heeding_hup, jobwire
 
 CONTROL = re.compile(r"\x1b\[[0-9;:?<>=]*[ -/]*[@-~]|\x1b[()][A-Z0-9]|\x1b[=>78]")
@@ -110,7 +110,7 @@ def url(server: Server) -> str:
     """Return the URL of a server with a few retries."""
     client = server.client()
     client.set("stat:processed", 1_234)
-    client.zadd("retry", {payload("RetriedJob", f"r{n}", **failed()): DUE + n for n in range(3)})
+    client.zadd("retry", {payload("RetriedJob", f"r{n}", **failure()): DUE + n for n in range(3)})
     return server.url
 
 

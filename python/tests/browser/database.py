@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import time
-from collections.abc import Mapping
-from typing import Any
 
 from harness.servers import Server, wait_until
 from jobwire import Client
+from jobwire.inspect import PeriodicEntry, PeriodicJobs
 from tests.apps import recording
+from tests.samples import AT, DUE, failure, payload
 from tests.workers import WorkerProcess, Workers
 
 APP = "tests.apps.recording:app"
 RETRIED, DIED, LATER = "a" * 24, "b" * 24, "c" * 24  # jids
-AT = 1_795_192_067.25
-DUE = 4_000_000_000.25  # of retries, so that no poller takes them
 
 
 def fill(server: Server, workers: Workers) -> WorkerProcess:
@@ -45,23 +42,21 @@ def fill(server: Server, workers: Workers) -> WorkerProcess:
     client.zadd("dead", {b"not JSON \xff <b>": AT + 1})
     client.zadd("jobwire:unreadable", {b"[1]": AT})
     client.sadd("jobwire:paused", "low")
+    _schedule(server)
     client.hset(f"it-{RETRIED}", mapping={"ex": 1, "c": "7", "rt": "1.5"})
     return second
 
 
-def payload(class_name: str, jid: str, **fields: Any) -> bytes:
-    """Return a payload of queue `mails`."""
-    job: dict[str, Any] = {"class": class_name, "args": [7, "x"], "jid": jid, "queue": "mails"}
-    times = {"retry": True, "created_at": int(AT * 1000), "enqueued_at": int(AT * 1000)}
-    return json.dumps({**job, **times, **fields}).encode()
-
-
-def failure(error: str = "ValueError", *, count: int = 3) -> Mapping[str, Any]:
-    """Return the fields that a failure adds."""
-    return {
-        "error_class": error,
-        "error_message": "order 12 is <not> there",
-        "error_backtrace": ["app/invoices.py:12:in `charge'", "app/jobs.py:7:in `run'"],
-        "failed_at": int(AT * 1000),
-        "retry_count": count,
-    }
+def _schedule(server: Server) -> None:
+    """Write a periodic job that has been enqueued, one that is disabled, and one of Ruby alone."""
+    with PeriodicJobs(server.url) as periodic:
+        nightly = PeriodicEntry(name="nightly", cron="0 3 * * *", job="ReportJob", args=["all"])
+        periodic.save(nightly, tz="Europe/Berlin")
+        periodic.save(PeriodicEntry(name="rates", cron="@hourly", job="RatesJob", enabled=False))
+        found = periodic.find("nightly")
+        assert found is not None
+        periodic.run(found)
+    odd = {"name": "odd", "klass": "OddJob", "cron": "every full moon", "status": "enabled"}
+    client = server.client()
+    client.hset("cron_job:default:odd", mapping=odd)
+    client.sadd("cron_jobs:default", "cron_job:default:odd")

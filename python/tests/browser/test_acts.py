@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from urllib.parse import urlsplit
 
 import pytest
@@ -11,6 +14,7 @@ from playwright.sync_api import Page, Request, expect
 
 from harness.servers import Server, wait_until
 from jobwire.web.routes import ACTS
+from tests import samples
 from tests.browser import database
 from tests.browser.conftest import OpenPage, Serve
 from tests.workers import Workers
@@ -92,6 +96,20 @@ def test_every_act_by_its_button(
     told(page, "was removed before it ran")
     assert database.RETRIED not in str(client.zrange("retry", 0, -1))
 
+    page.goto(f"{site}/periodic")
+    press(page, "Enable rates")
+    told(page, "rates is enabled")
+    page.get_by_role("link", name="nightly").click()
+    press(page, "Disable nightly")
+    told(page, "nightly is disabled")
+    assert client.hget("cron_job:default:nightly", "status") == b"disabled"
+    press(page, "Enqueue nightly")
+    told(page, "nightly: enqueued as")
+    page.get_by_text("Remove…").click()
+    page.get_by_role("button", name="Remove this periodic job").click()
+    told(page, "nightly removed")
+    assert not client.exists("cron_job:default:nightly")
+
     page.goto(f"{site}/classes")
     page.get_by_label("Version").fill("v2")
     page.get_by_role("button", name="Mark a deployment now").click()
@@ -119,20 +137,40 @@ def test_every_act_by_its_button(
     assert sent <= {act.name for act in ACTS}
 
 
+@contextmanager
+def held_halfway(server: Server) -> Iterator[Future[None]]:
+    """Hold the server's writes from a batch of retries to the end; yield what waits for the batch.
+
+    A quick server ends a change before its page is there, and none of the progress is seen.
+    """
+    full = server.client().zcard("retry")
+
+    def hold() -> None:
+        client = server.client()
+        wait_until(lambda: client.zcard("retry") < full)
+        client.client_pause(LONG_MS, all=False)
+
+    with ThreadPoolExecutor(1) as pool:
+        try:
+            yield pool.submit(hold)
+        finally:
+            server.client().client_unpause()
+
+
 def test_40_000_of_100_000_are_retried_with_progress(
     server: Server, serve: Serve, open_page: OpenPage
 ) -> None:
     """One filter, one dry run, one confirmation; the rest runs on, and another is stopped."""
     client = server.client()
-    failed = database.failure()
+    failed = samples.failure()
     for start in range(0, MANY, 10_000):
         numbers = range(start, start + 10_000)
         client.zadd(
             "retry",
             {
-                database.payload(
+                samples.payload(
                     "WantedJob" if number % 5 < 2 else "OtherJob", f"{number:024x}", **failed
-                ): database.DUE + number
+                ): samples.DUE + number
                 for number in numbers
             },
         )
@@ -144,17 +182,22 @@ def test_40_000_of_100_000_are_retried_with_progress(
     page.get_by_role("link", name="Retry all that match").click()
     expect(page.get_by_text("This is a dry run")).to_be_visible()
     assert client.zcard("retry") == MANY
-    page.locator("#confirm").click()
-    bar = page.locator("progress")
-    seen = re.compile("Examined [1-9][0-9],[0-9]{3} of 100,000")
-    expect(page.get_by_text(seen)).to_be_visible(timeout=LONG_MS)  # without a reload of the page
+    with held_halfway(server) as held:
+        page.locator("#confirm").click()
+        held.result()
+        bar = page.locator("progress")
+        seen = re.compile("Examined [1-9][0-9,]* of 100,000")
+        expect(page.get_by_text(seen)).to_be_visible(timeout=LONG_MS)  # without a reload
     expect(page.get_by_text(f"Ended: {WANTED:,} jobs retried.")).to_be_visible(timeout=LONG_MS)
     assert bar.get_attribute("value") == str(MANY)
     assert client.zcard("retry") == MANY - WANTED
     assert client.llen("queue:mails") == WANTED
     page.goto(f"{site}/bulk?place=retry&act=delete")
-    page.locator("#confirm").click()
-    page.get_by_role("button", name="Stop this change").click()
+    with held_halfway(server) as held:
+        page.locator("#confirm").click()
+        held.result()
+        page.get_by_role("button", name="Stop this change").click()
+        expect(page.get_by_text("It stops after its batch.")).to_be_visible(timeout=LONG_MS)
     expect(page.get_by_text("It was stopped.")).to_be_visible(timeout=LONG_MS)
     left = client.zcard("retry")
     assert 0 < left < MANY - WANTED
@@ -179,7 +222,7 @@ def test_an_open_page_is_updated_and_keeps_the_focus(
     link.focus()
     focused = "document.activeElement.textContent"
     assert page.evaluate(focused) == "mails"
-    server.client().lpush("queue:mails", database.payload("MoreJob", "f" * 24))
+    server.client().lpush("queue:mails", samples.payload("MoreJob", "f" * 24))
     expect(row.locator("td").nth(1)).to_have_text("61")
     count = page.locator("#menu-queues .count")
     wait_until(lambda: count.inner_text() == str(enqueued(server)))

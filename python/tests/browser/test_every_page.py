@@ -10,22 +10,24 @@ from playwright.sync_api import Page
 
 from harness.servers import Server
 from jobwire.web.routes import PAGES
+from tests import samples
 from tests.browser import database
 from tests.browser.conftest import OpenPage, Serve
 from tests.workers import Workers
 
 pytestmark = pytest.mark.browser
 
-RETRIED = f"{database.DUE!r}-{database.RETRIED}"
+RETRIED = f"{samples.DUE!r}-{database.RETRIED}"
 SAMPLES = {
     "/queues/{name:path}": ["/queues/mails", "/queues/mails?direction=asc&class=Report*"],
     "/retries": ["/retries?error=there"],
     "/retries/{key:path}": [f"/retries/{RETRIED}"],
     "/scheduled/{key:path}": [],
-    "/dead/{key:path}": [f"/dead/{database.AT!r}-{database.DIED}", f"/dead/{database.AT + 1!r}-"],
-    "/unreadable/{key:path}": [f"/unreadable/{database.AT!r}-"],
+    "/dead/{key:path}": [f"/dead/{samples.AT!r}-{database.DIED}", f"/dead/{samples.AT + 1!r}-"],
+    "/unreadable/{key:path}": [f"/unreadable/{samples.AT!r}-"],
     "/jobs/{jid:path}": [f"/jobs/{database.LATER}", f"/jobs/{database.RETRIED}"],
     "/classes/{name:path}": ["/classes/Note"],
+    "/periodic/{name:path}": ["/periodic/nightly", "/periodic/odd"],
     "/search": ["/search?q=InvoiceJob"],
 }
 BARE = {

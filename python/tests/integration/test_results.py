@@ -308,3 +308,21 @@ def test_a_result_that_is_not_one(server: Server) -> None:
             assert client.result("abc") is None
         plain.set("jobwire:result:abc", b'{"outcome":"done","at":true,"error_class":5}')
         assert client.result("abc") == Result("abc", "done", 0.0)
+
+
+def test_a_job_type_waits_in_asyncio(server: Server) -> None:
+    """X-RESULT-3: like a client, through the client of the application for this event loop."""
+    app = App(server.url)
+    double = app.job(name="Double", keep_result=60)(lambda number: 2 * number)
+
+    async def main() -> Any:
+        try:
+            jid = await double.aenqueue(21)
+            assert jid is not None
+            return await double.aresult(jid, timeout=20)
+        finally:
+            await app.aclient.close()
+
+    with running(app, server):
+        result = asyncio.run(main())
+    assert result.get() == 42

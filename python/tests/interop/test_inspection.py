@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -14,9 +13,9 @@ import pytest
 import redis
 
 from harness.servers import Server
-from jobwire.connection import data
 from jobwire.inspect import Entry, Inspector
 from jobwire.protocol.times import Generation
+from tests import databases
 from tests.interop.driver import Driver, Record
 from tests.interop.sidekiq import GENERATIONS, RealSidekiq
 
@@ -34,8 +33,7 @@ def states() -> list[tuple[str, list[dict[str, Any]], float]]:
     """Return every captured database with its name and time, those before a step included."""
     found = []
     for version in GENERATIONS:
-        path = data.path("fixtures") / "sidekiq" / version / "states.json"
-        for state in json.loads(path.read_text("utf-8")):
+        for state in databases.recorded(version):
             at = datetime.fromisoformat(state["captured_at"]).timestamp()
             for when in ("before", "redis"):
                 if when in state:
@@ -43,33 +41,10 @@ def states() -> list[tuple[str, list[dict[str, Any]], float]]:
     return found
 
 
-def stored(value: Any) -> Any:
-    return base64.b64decode(value["base64"]) if isinstance(value, dict) else value
-
-
 def load(client: redis.Redis, state: list[dict[str, Any]]) -> None:
-    """Make the database that of a state; members about to expire stay."""
-    pipe: Any = client.pipeline()
-    pipe.flushdb()
-    for each in state:
-        key, value = each["key"], each["value"]
-        match each["type"]:
-            case "string":
-                pipe.set(key, stored(value))
-            case "list":
-                pipe.rpush(key, *map(stored, value))
-            case "set":
-                pipe.sadd(key, *map(stored, value))
-            case "zset":
-                for member, score in value:
-                    pipe.execute_command("ZADD", key, score, stored(member))
-            case "hash":
-                pipe.hset(key, mapping={name: stored(text) for name, text in value.items()})
-            case other:
-                raise AssertionError(other)
+    databases.load(client, state)
     # No process is pruned meanwhile: a look of Sidekiq's would change the data.
-    pipe.set("process_cleanup", "1")
-    pipe.execute()
+    client.set("process_cleanup", "1")
 
 
 def near(one: float, other: float) -> bool:

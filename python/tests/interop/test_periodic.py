@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,7 +18,7 @@ from jobwire.periodic.schedule import load, set_enabled
 from jobwire.protocol import periodic
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.periodic_entry import PeriodicEntry, StoredEntry
-from tests.chaos.periodic import run
+from tests.chaos.periodic import Fleet, run
 from tests.conftest import ServerFactory
 from tests.interop.cron import VERSION, require_cron
 from tests.interop.driver import Driver
@@ -201,3 +203,40 @@ def test_each_tick_once_beside_sidekiq_cron(server_factory: ServerFactory, serve
     assert account.missing == []
     assert account.doubled == []
     assert len(account.lost) <= 20 * account.kills["sidekiq-cron"]
+
+
+@pytest.mark.parametrize("lead", [20, -20])
+def test_the_clock_of_redis_decides(
+    server_factory: ServerFactory, server: Server, tmp_path: Path, lead: float
+) -> None:
+    """X-CRON-21: a worker 20 s ahead takes no tick early, and one 20 s behind takes none late."""
+    require_cron()
+    admin = server.client()
+    key = "cron_job:default:seconds"
+    payload = {"retry": True, "queue": "seconds", "class": "EchoJob", "args": []}
+    admin.sadd("cron_jobs:default", key)
+    entry = {"name": "seconds", "klass": "EchoJob", "cron": "* * * * * * UTC", "args": "[]"}
+    entry |= {"status": "enabled", "message": json.dumps(payload), "namespace": "default"}
+    admin.hset(key, mapping=entry)
+
+    def age() -> float | None:
+        """Return the age of the newest tick by the clock of the server; negative if early."""
+        newest = admin.zrange(f"{key}:enqueued", -1, -1, withscores=True)
+        now, _ = admin.time()
+        return float(now - newest[0][1]) if newest else None
+
+    def has_more(ticks: int) -> bool:
+        return bool(admin.zcard(f"{key}:enqueued") > ticks)
+
+    fleet = Fleet(server.url, server_factory().url, tmp_path)
+    fleet.start_worker("worker", lead)
+    try:
+        for _ in range(4):
+            before = admin.zcard(f"{key}:enqueued")
+            wait_until(partial(has_more, before), 60, "another tick")
+            found = age()
+            assert found is not None
+            assert found >= 0
+        wait_until(lambda: 0 <= (age() or 0) < 10, 60, "a tick in time")
+    finally:
+        fleet.close()

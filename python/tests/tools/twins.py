@@ -89,6 +89,28 @@ Looks at queues, sets and processes from asyncio; the twin of `Inspector`, which
     Belongs to the event loop in which it is first used.
     """,
     ),
+    Twin(
+        source="python/jobwire/inspect/periodic_sync.py",
+        target="python/jobwire/inspect/periodic_aio.py",
+        names={
+            "PeriodicJobs": "AsyncPeriodicJobs",
+            "SyncRedis": "AsyncRedis",
+            "sync": "aio",
+            **MANAGER,
+        },
+        awaited=frozenset(["self._redis.run", "self._redis.close", "self.close"]),
+        module_doc="The asyncio operator of periodic jobs, the twin of `PeriodicJobs`.",
+        class_doc="""\
+The periodic jobs of a Redis from asyncio; the twin of `PeriodicJobs`, which documents the
+    parameters.
+
+        async with AsyncPeriodicJobs() as jobs:
+            for job in await jobs.all():
+                print(job.entry.name, job.next_at)
+
+    Belongs to the event loop in which it is first used.
+    """,
+    ),
 )
 
 

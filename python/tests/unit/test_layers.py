@@ -21,7 +21,7 @@ JOBWIRE = {
     "iterables": "protocol",
     "inspect": "errors protocol connection periodic application",
     "monitoring": "errors protocol connection application inspect",
-    "ops": "errors protocol connection application inspect",
+    "ops": "errors protocol connection periodic application inspect",
     "otel": "errors protocol application",
     "settings": "errors protocol periodic application",
     "worker/fetch": "errors protocol connection",

@@ -15,6 +15,7 @@ from jobwire.protocol.keys import Keys
 from jobwire.protocol.metrics import ThreadMetrics
 from jobwire.protocol.normalize import build
 from jobwire.protocol.payload import decode
+from jobwire.protocol.periodic import latest_taken
 from jobwire.protocol.periodic_entry import StoredEntry
 from jobwire.protocol.plural import counted
 from jobwire.protocol.reliable import reclaim, recover, resign
@@ -217,3 +218,12 @@ def test_a_time_to_keep_may_be_null() -> None:
     """X-RESULT-1: null counts as none."""
     item = build("A", [], {"keep_result": None}, now=1.0, jid="j", generation=8)
     assert item.get("jw_keep") is None
+
+
+@pytest.mark.parametrize(
+    ("reply", "latest"), [([b"x", b"5.5"], 5.5), ([[b"x", b"5.5"]], 5.5), ([], None)]
+)
+def test_the_latest_tick_is_read_from_either_protocol(reply: Any, latest: float | None) -> None:
+    """ENV-4: RESP3 puts a member and its score into a list of their own."""
+    entry = StoredEntry("cron_job:t", None, {})
+    assert steps_of(latest_taken(KEYS, [entry]), [reply])[0] == [latest]

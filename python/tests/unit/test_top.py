@@ -129,9 +129,9 @@ def test_troubles_of_a_fleet() -> None:
         problems=("queue:x: WRONGTYPE",),
     )
     assert [*troubles(fleet)] == [
-        "queue:x: WRONGTYPE",
-        "No process serves q0, q2, q4, q6, q8 and 2 others.",
-        "Jobs wait in paused queues: q0.",
-        "The first job of retry has been due for 61 s.",
-        "2 payloads could not be read.",
+        ("queue:x: WRONGTYPE", "doctor"),
+        ("No process serves q0, q2, q4, q6, q8 and 2 others.", "queues"),
+        ("Jobs wait in paused queues: q0.", "queues"),
+        ("The first job of retry has been due for 61 s.", "retry"),
+        ("2 payloads could not be read.", "unreadable"),
     ]

@@ -136,8 +136,8 @@ class Overview(Section[Read]):
             Cell(bar_chart(counts, room), "good"),
             f"  {sum(counts):,}, failed {failed:,}",
         ]
-        for sentence in [*troubles(fleet)][:MOST_TROUBLES]:
-            yield [Cell(clean(sentence), "warn")]
+        for trouble in [*troubles(fleet)][:MOST_TROUBLES]:
+            yield [Cell(clean(trouble.text), "warn")]
 
     def on_data_table_row_selected(self, event: DataTable.RowSelected) -> None:
         """Show the jobs of a queue."""

@@ -8,12 +8,12 @@ from typing import cast
 
 from jobwire.errors import ConfigError, PayloadError
 from jobwire.inspect.entry import QUEUE, Entry, SetName
+from jobwire.inspect.formats import seconds
 from jobwire.ops import BulkAct
 from jobwire.protocol.plural import counted
 from jobwire.protocol.times import instant
 from jobwire.web.jobs import split_key
 from jobwire.web.places import SETS
-from jobwire.web.selecting import seconds
 from jobwire.web.visit import Redirect, Visit
 
 __all__ = ["MOST_ENTRIES", "act_on_each", "chosen", "delete", "reschedule"]

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import UTC, datetime
 
 from jobwire.inspect.activity import Activity
-from jobwire.inspect.fleet import Fleet
+from jobwire.ops.troubles import troubles
 from jobwire.web import charts
 from jobwire.web.visit import Page, Visit
 
@@ -14,6 +13,7 @@ __all__ = ["activity_bars", "activity_marks", "show"]
 
 PERIODS = {"5m": "5 minutes", "1h": "1 hour", "1d": "1 day", "90d": "90 days"}
 LONGEST = 10  # queues
+PATHS = {"retry": "retries"}  # of the places of troubles, where the path has another name
 FRESH_S = {"5m": 1.0, "1h": 10.0, "1d": 60.0, "90d": 10.0}
 
 
@@ -35,7 +35,9 @@ def show(visit: Visit) -> Page:
             "marks": marks,
             "chart": charts.bars(bars, title=f"Executions in {PERIODS[period]}", marks=marks),
             "late": [queue for queue in late if queue.size][:LONGEST],
-            "troubles": [*_troubles(fleet)],
+            "troubles": [
+                (each.text, PATHS.get(each.place, each.place)) for each in troubles(fleet)
+            ],
             "waiting": [
                 ("Enqueued", "queues", fleet.enqueued),
                 ("Retries", "retries", fleet.sets["retry"]),
@@ -93,20 +95,3 @@ def _chart(visit: Visit, period: str) -> tuple[list[charts.Bar], list[charts.Mar
         if not activity.jobs:  # perhaps Sidekiq 7 writes here, in keys of its own
             activity = inspector.activity(minutes=minutes, generation=7)
     return activity_bars(activity), activity_marks(activity)
-
-
-def _troubles(fleet: Fleet) -> Iterator[tuple[str, str]]:
-    """Yield what is wrong, each with the first part of the path of a page."""
-    yield from ((problem, "doctor") for problem in fleet.problems[:5])
-    if abandoned := [queue for queue in fleet.queues if queue.abandoned]:
-        names = ", ".join(queue.name for queue in abandoned[:5])
-        yield f"No process serves {names}{' and others' if abandoned[5:] else ''}.", "queues"
-    if paused := [queue for queue in fleet.queues if queue.paused and queue.size]:
-        names = ", ".join(queue.name for queue in paused[:5])
-        yield f"Jobs wait in paused queues: {names}.", "queues"
-    for name, seconds in fleet.overdue.items():
-        if seconds > 60:
-            path = "scheduled" if name == "scheduled" else "retries"
-            yield f"The first job of {path} has been due for {seconds:.0f} s.", path
-    if fleet.sets.get("unreadable"):
-        yield f"{fleet.sets['unreadable']:,} payloads were unreadable.", "unreadable"

@@ -133,7 +133,7 @@ class PeriodicThread:
         except ConfigError as error:
             _log.error("the application's periodic jobs are not written: %s", error)
         else:
-            if not found.empty:
+            if found:
                 _log.info(
                     "periodic jobs of schedule %r: %d added, %d changed, %d removed",
                     *(self._schedule, len(found.added), len(found.changed), len(found.removed)),

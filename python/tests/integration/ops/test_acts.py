@@ -11,14 +11,24 @@ import pytest
 
 from harness.servers import Server
 from jobwire.errors import ConfigError, NoReply, NotPermitted, RedisRefused
-from jobwire.inspect import Filter, Mark
+from jobwire.inspect import Filter, Mark, PeriodicEntry, PeriodicJob
 from jobwire.ops import LOWEST_ROLE, ROLES, Act, BulkState, Operations, Selection, bulk
 from tests.integration.inspector.entries import IDENTITY, NOW, fill, payload
 from tests.integration.ops.hostile import HOSTILE
 from tests.integration.ops.snapshot import snapshot
 
+NIGHTLY = PeriodicEntry(name="other", cron="0 3 * * * UTC", job="A")
+
 
 def prepare(client: Any) -> None:
+    for name, status in (("nightly", "enabled"), ("halted", "disabled")):
+        client.sadd("cron_jobs:default", f"cron_job:default:{name}")
+        client.hset(
+            f"cron_job:default:{name}",
+            mapping={"name": name, "cron": "0 3 * * * UTC", "klass": "A", "status": status},
+        )
+    client.sadd("cron_jobs", "cron_job:old")
+    client.hset("cron_job:old", mapping={"name": "old", "cron": "@daily", "klass": "A"})
     client.zadd("retry", {payload(f"r{number}", retry_count=2): number for number in range(5)})
     client.lpush("queue:q", payload("q"))
     client.sadd("queues", "q")
@@ -28,6 +38,12 @@ def prepare(client: Any) -> None:
 
 def first(operations: Operations) -> Any:
     return next(operations.inspector.entries("retry"))
+
+
+def entry(operations: Operations, name: str) -> PeriodicJob:
+    found = operations.periodic().find(name)
+    assert found is not None
+    return found
 
 
 CALLS: dict[Act, Callable[[Operations], Any]] = {
@@ -45,6 +61,12 @@ CALLS: dict[Act, Callable[[Operations], Any]] = {
     "undo": lambda ops: ops.undo(ops.acting_for("x", "admin").delete(first(ops)).undo),
     "clear": lambda ops: ops.clear("retry"),
     "stop": lambda ops: ops.stop(IDENTITY),
+    "enable_periodic": lambda ops: ops.periodic().enable(entry(ops, "halted")),
+    "disable_periodic": lambda ops: ops.periodic().disable(entry(ops, "nightly")),
+    "enqueue_periodic": lambda ops: ops.periodic().enqueue(entry(ops, "nightly")),
+    "remove_periodic": lambda ops: ops.periodic().remove(entry(ops, "nightly")),
+    "load_periodic": lambda ops: ops.periodic().load([NIGHTLY], schedule="shop"),
+    "migrate_periodic": lambda ops: ops.periodic().migrate(),
 }
 
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -17,10 +16,8 @@ from jobwire.top.app import TopApp
 from jobwire.top.rows import Rows
 from jobwire.top.section import Section
 
-__all__ = ["AT", "DUE", "Driver", "driving", "failed", "payload"]
+__all__ = ["Driver", "driving"]
 
-AT = 1_795_192_067.25
-DUE = 4_000_000_000.25  # of retries, so that no poller takes them
 PERSON = "ada@host"
 WAIT_S = 30.0
 
@@ -116,21 +113,3 @@ async def driving(
                 yield Driver(app, pilot)
         finally:
             await asyncio.to_thread(app.close)
-
-
-def payload(class_name: str, jid: str, **fields: Any) -> bytes:
-    """Return a payload of queue `mails`."""
-    job: dict[str, Any] = {"class": class_name, "args": [7, "x"], "jid": jid, "queue": "mails"}
-    times = {"retry": True, "created_at": int(AT * 1000), "enqueued_at": int(AT * 1000)}
-    return json.dumps({**job, **times, **fields}).encode()
-
-
-def failed(error: str = "ValueError", *, count: int = 3) -> Mapping[str, Any]:
-    """Return the fields that a failure adds."""
-    return {
-        "error_class": error,
-        "error_message": "order 12 is <not> there",
-        "error_backtrace": ["app/invoices.py:12:in `charge'", "app/jobs.py:7:in `run'"],
-        "failed_at": int(AT * 1000),
-        "retry_count": count,
-    }

@@ -12,9 +12,11 @@ import redis
 
 from harness.servers import Server
 from jobwire import App
+from jobwire.inspect import PeriodicEntry, PeriodicJobs
 from jobwire.ops import LOWEST_ROLE, ROLES, Act, Operations
 from jobwire.ops.roles import permits
-from tests.integration.top.driving import AT, DUE, PERSON, Driver, driving, failed, payload
+from tests.integration.top.driving import PERSON, Driver, driving
+from tests.samples import AT, DUE, failure, payload
 from tests.workers import running
 
 
@@ -24,10 +26,14 @@ def fill(server: Server) -> None:
     client.sadd("queues", "mails", "halted")
     client.sadd("jobwire:paused", "halted")
     client.lpush("queue:mails", *(payload("MailJob", f"q{n}") for n in range(3)))
-    client.zadd("retry", {payload("RetriedJob", f"r{n}", **failed()): DUE + n for n in range(3)})
+    client.zadd("retry", {payload("RetriedJob", f"r{n}", **failure()): DUE + n for n in range(3)})
     client.zadd("schedule", {payload("LaterJob", f"s{n}"): DUE + n for n in range(3)})
-    client.zadd("dead", {payload("DeadJob", f"d{n}", **failed()): AT + n for n in range(3)})
+    client.zadd("dead", {payload("DeadJob", f"d{n}", **failure()): AT + n for n in range(3)})
     client.zadd("jobwire:unreadable", {b"[1]": AT})
+    with PeriodicJobs(server.url) as jobs:
+        for name in ("nightly", "halted"):
+            jobs.save(PeriodicEntry(name=name, cron="0 3 * * *", job="A"))
+        jobs.disable(next(job for job in jobs.all() if job.entry.name == "halted"))
     with Operations(server.url, person="eve", role="admin") as operations:
         operations.delete(next(iter(operations.inspector.entries("dead"))))
 
@@ -104,6 +110,18 @@ def signal(key: str) -> Step:
     return step
 
 
+def periodic(name: str, *keys: str) -> Step:
+    async def step(drive: Driver) -> None:
+        await drive.open("i")
+        await drive.until(lambda: len(drive.rows) == 2)
+        rows = [row[0] for row in drive.rows]
+        await drive.press("home", *["down"] * rows.index(name), keys[0])
+        for key in keys[1:]:
+            await answer(drive, key)
+
+    return step
+
+
 async def _undo(drive: Driver) -> None:
     await drive.open("0")
     await drive.until(lambda: drive.rows)
@@ -145,7 +163,16 @@ STEPS: dict[Act, Step] = {
     "stop": signal("S"),
     "undo": _undo,
     "clear": _clear,
+    "enable_periodic": periodic("halted", "p"),
+    "disable_periodic": periodic("nightly", "p"),
+    "enqueue_periodic": periodic("nightly", "a"),
+    "remove_periodic": periodic("nightly", "x", "y"),
 }
+NO_KEYS = {"load_periodic", "migrate_periodic"}  # a schedule comes from a file or an application
+
+
+# Acts that share the key of another one.
+ONE_KEY: dict[Act, Act] = {"unpause": "pause", "enable_periodic": "disable_periodic"}
 
 
 @contextmanager
@@ -176,7 +203,17 @@ EFFECTS: dict[Act, Callable[[Server, list[str]], object]] = {
     "stop": lambda _, signals: signals == ["TERM"],
     "undo": lambda server, _: counts(server) == (3, 3, 3, 3),
     "clear": lambda server, _: counts(server) == (0, 3, 2, 3),
+    "enable_periodic": lambda server, _: status(server, "halted") == b"enabled",
+    "disable_periodic": lambda server, _: status(server, "nightly") == b"disabled",
+    "enqueue_periodic": lambda server, _: server.client().llen("queue:default") == 1,
+    "remove_periodic": lambda server, _: status(server, "nightly") is None,
 }
+
+
+def status(server: Server, name: str) -> bytes | None:
+    """Return the status of a periodic job."""
+    found: bytes | None = server.client().hget(f"cron_job:default:{name}", "status")
+    return found
 
 
 def counts(server: Server) -> tuple[int, int, int, int]:
@@ -192,7 +229,7 @@ def entries(server: Server) -> list[tuple[str, str]]:
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("act", LOWEST_ROLE)
+@pytest.mark.parametrize("act", STEPS)
 def test_an_act_is_done_for_those_who_may_and_refused_to_others(server: Server, act: Act) -> None:
     fill(server)
     before = entries(server)
@@ -204,7 +241,7 @@ def test_an_act_is_done_for_those_who_may_and_refused_to_others(server: Server, 
                 await STEPS[act](drive)
                 if not permits(role, act):
                     await drive.until(lambda: drive.messages)
-                    key = "pause" if act == "unpause" else act  # one key for both
+                    key = ONE_KEY.get(act, act)
                     assert drive.messages[-1].startswith(f"{key} needs the role"), role
                     assert entries(server) == before
                     assert not EFFECTS[act](server, signals)
@@ -219,7 +256,7 @@ def test_an_act_is_done_for_those_who_may_and_refused_to_others(server: Server, 
 
 def test_every_act_has_a_key() -> None:
     """A new act without keys and an expected effect fails here."""
-    assert set(STEPS) == set(EFFECTS) == set(LOWEST_ROLE)
+    assert set(STEPS) == set(EFFECTS) == set(LOWEST_ROLE) - NO_KEYS
 
 
 def whole(client: redis.Redis) -> dict[bytes, bytes | None]:

@@ -8,7 +8,8 @@ import pytest
 
 from harness.servers import Server
 from jobwire.ops import Operations
-from tests.integration.top.driving import DUE, driving, failed, payload
+from tests.integration.top.driving import driving
+from tests.samples import DUE, failure, payload
 
 JOBS = 6_000
 
@@ -20,7 +21,7 @@ def fill(server: Server) -> None:
         client.zadd(
             "retry",
             {
-                payload("Other" if n % 3 else "Wanted", f"j{n}", **failed()): DUE + n
+                payload("Other" if n % 3 else "Wanted", f"j{n}", **failure()): DUE + n
                 for n in range(first, first + 2_000)
             },
         )
@@ -94,7 +95,7 @@ def test_a_change_goes_on_behind_the_screen_and_can_be_stopped(server: Server) -
 def test_a_group_of_failures_is_retried(server: Server) -> None:
     fill(server)
     client = server.client()
-    client.zadd("dead", {payload("Third", "t1", **failed("Timeout")): 1.0})
+    client.zadd("dead", {payload("Third", "t1", **failure("Timeout")): 1.0})
 
     async def scenario() -> None:
         async with driving(server) as drive:

@@ -14,8 +14,9 @@ import pytest
 from harness.servers import Server
 from jobwire.ops import Operations
 from jobwire.top.rows import Rows
-from tests.integration.top.driving import DUE, Driver, driving, failed, payload
-from tests.integration.web.test_numbers import databases, load
+from tests.databases import databases, load
+from tests.integration.top.driving import Driver, driving
+from tests.samples import DUE, failure, payload
 
 FIGURE = re.compile(
     r"(processed|failed|processes|enqueued|scheduled|retries|dead|unreadable|busy) ([0-9,]+)"
@@ -56,7 +57,7 @@ def test_the_overview_says_the_same_on_every_recorded_database(server: Server) -
 def test_the_cursor_stays_on_its_row(server: Server) -> None:
     """An act would otherwise hit the entry that has moved under the cursor."""
     client = server.client()
-    client.zadd("retry", {payload("Job", f"r{n}", **failed()): DUE + n for n in range(9)})
+    client.zadd("retry", {payload("Job", f"r{n}", **failure()): DUE + n for n in range(9)})
 
     async def scenario() -> None:
         async with driving(server) as drive:
@@ -67,7 +68,7 @@ def test_the_cursor_stays_on_its_row(server: Server) -> None:
             client.zremrangebyrank("retry", 0, 1)
             await drive.sees("1-7 of 7")
             assert (table.current, table.cursor_row) == (chosen, 2)
-            client.zadd("retry", {payload("Job", "early", **failed()): DUE - 1})
+            client.zadd("retry", {payload("Job", "early", **failure()): DUE - 1})
             await drive.sees("1-8 of 8")
             assert (table.current, table.cursor_row) == (chosen, 3)
             await drive.press("x")

@@ -12,8 +12,9 @@ import pytest
 from harness.servers import Server
 from jobwire import App
 from jobwire.ops import Operations
-from tests.integration.top.driving import AT, DUE, driving, payload
+from tests.integration.top.driving import driving
 from tests.integration.top.test_acts import fill
+from tests.samples import AT, DUE, payload
 from tests.workers import running
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from html import unescape
@@ -155,13 +154,11 @@ def test_a_dry_run_without_a_match_has_no_button(server: Server) -> None:
 def test_the_dry_run_of_many_jobs_is_short(server: Server) -> None:
     fill(server, 100_000)
     with visiting(server) as browser:
-        browser.text("/bulk?place=retry&act=retry&class=B")
-        start = time.monotonic()
         text = browser.text("/bulk?place=retry&act=retry&class=B")
-        took = time.monotonic() - start
-        assert re.search(r"among the first [0-9,]+ that were examined, of 100,000", text)
+        found = re.search(r"among the first ([0-9,]+) that were examined, of 100,000", text)
+        assert found
+        assert int(found[1].replace(",", "")) <= 20_000
         assert "Retry all that match" in text
-        assert took < 1, "0.1 s, with room for a busy machine"
         path = browser.confirm("/bulk?place=retry&act=delete&class=B")
         assert browser.ended(path).progress.done == 33_333
 
@@ -171,12 +168,11 @@ def test_large_payloads_end_the_dry_run_early(server: Server) -> None:
     for n in range(300):
         client.zadd("dead", {payload(f"j{n:03}", args=["x" * 300_000]): n})
     with visiting(server) as browser:
-        start = time.monotonic()
         text = browser.text("/bulk?place=dead&act=retry&class=A")
-        took = time.monotonic() - start
-    assert "of 300" in text
+    found = re.search(r"among the first ([0-9,]+) that were examined, of 300", text)
+    assert found
+    assert int(found[1]) < 300
     assert len(text) < 20_000
-    assert took < 2
 
 
 def test_hostile_payloads_are_shown_as_text(server: Server) -> None:

@@ -5,13 +5,10 @@ test_inspection.py of the interop tests compares the inspector with Sidekiq's AP
 
 from __future__ import annotations
 
-import base64
 import json
 import re
 from collections.abc import Iterator
 from contextlib import closing
-from functools import cache
-from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -20,10 +17,9 @@ from starlette.testclient import TestClient
 
 from harness.servers import Server
 from jobwire.cli import cli
-from jobwire.connection import data
 from jobwire.web import Visitor, WebApp
+from tests.databases import databases, load
 
-VERSIONS = ("6.4.1", "7.3.2", "8.1.7")
 FIGURE = re.compile(r"<dt>(?:<a[^>]*>)?([^<]+?)(?:</a>)?</dt><dd>([0-9,]+)")
 SAMPLES = {
     "jobwire_jobs_processed_total": "processed",
@@ -33,44 +29,6 @@ SAMPLES = {
 }
 SETS = {"scheduled": "scheduled", "retry": "retries", "dead": "dead"}
 ON_PAGE = ("processed", "failed", "processes", "enqueued", "scheduled", "retries", "dead")
-
-
-@cache
-def databases() -> dict[str, list[dict[str, Any]]]:
-    """Return every database that real Sidekiq left after a step, by name."""
-    found = {}
-    for version in VERSIONS:
-        path = data.path("fixtures") / "sidekiq" / version / "states.json"
-        for state in json.loads(path.read_text("utf-8")):
-            found[f"{version}/{state['name']}"] = state["redis"]
-    return found
-
-
-def stored(value: Any) -> Any:
-    return base64.b64decode(value["base64"]) if isinstance(value, dict) else value
-
-
-def load(client: Any, keys: list[dict[str, Any]]) -> None:
-    """Make the database that of a recording."""
-    pipe = client.pipeline()
-    pipe.flushdb()
-    for each in keys:
-        key, value = each["key"], each["value"]
-        match each["type"]:
-            case "string":
-                pipe.set(key, stored(value))
-            case "list":
-                pipe.rpush(key, *map(stored, value))
-            case "set":
-                pipe.sadd(key, *map(stored, value))
-            case "zset":
-                for member, score in value:
-                    pipe.execute_command("ZADD", key, score, stored(member))
-            case "hash":
-                pipe.hset(key, mapping={name: stored(text) for name, text in value.items()})
-            case other:
-                raise AssertionError(other)
-    pipe.execute()
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ from starlette.requests import Request
 from starlette.testclient import TestClient
 
 from harness.servers import Server, wait_until
+from jobwire.inspect import PeriodicEntry, PeriodicJobs
 from jobwire.ops import LOWEST_ROLE, ROLES, Act, Role
 from jobwire.ops.changes import Change
 from jobwire.web import Visitor, WebApp
@@ -86,6 +87,10 @@ def world(server: Server, app: WebApp) -> threading.Event:
     client.hset(f"{IDENTITY}:work", "t1", json.dumps(running))
     client.hset("it-walk", mapping={"ex": 1, "c": "7", "rt": "1.5"})
     client.sadd("queues", "paused")
+    with PeriodicJobs(server.url) as jobs:
+        for name in ("nightly", "halted"):
+            jobs.save(PeriodicEntry(name=name, cron="0 3 * * *", job="A"))
+        jobs.disable(next(job for job in jobs.all() if job.entry.name == "halted"))
     client.sadd("jobwire:paused", "paused")
     ended = threading.Event()
     app._sites[""].operations.acting_for("ada", "admin").clear("dead")

@@ -1,0 +1,131 @@
+# Generated from periodic_sync.py by python/tests/tools/twins.py; change periodic_sync.py instead.
+"""The asyncio operator of periodic jobs, the twin of `PeriodicJobs`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Any, Self
+
+from jobwire.application.producer import new_jid
+from jobwire.application.redis_url import find_address
+from jobwire.connection.aio import AsyncRedis
+from jobwire.inspect.periodic import PeriodicJob, described, migrate, next_ticks, run_now, save
+from jobwire.periodic.schedule import Difference, load, set_enabled
+from jobwire.protocol import periodic
+from jobwire.protocol.keys import Keys
+from jobwire.protocol.periodic_entry import DEFAULT_NAMESPACE, PeriodicEntry
+
+__all__ = ["AsyncPeriodicJobs"]
+
+
+class AsyncPeriodicJobs:
+    """The periodic jobs of a Redis from asyncio; the twin of `PeriodicJobs`, which documents the
+    parameters.
+
+        async with AsyncPeriodicJobs() as jobs:
+            for job in await jobs.all():
+                print(job.entry.name, job.next_at)
+
+    Belongs to the event loop in which it is first used.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        namespace: str = "",
+        cron_namespace: str = DEFAULT_NAMESPACE,
+    ) -> None:
+        self._keys = Keys(namespace)
+        self._redis = AsyncRedis(find_address(url).url)
+        self._namespace = cron_namespace
+
+    async def all(self) -> list[PeriodicJob]:
+        """Return all entries, by name."""
+        return await self._redis.run(described(self._keys, self._namespace, now=time.time()))
+
+    async def find(self, name: str) -> PeriodicJob | None:
+        """Return the entry of a name; None if there is none."""
+        jobs = await self._redis.run(described(self._keys, self._namespace, now=time.time()))
+        return next((job for job in jobs if job.entry.name == name), None)
+
+    def next_ticks(self, job: PeriodicJob, count: int) -> Sequence[int]:
+        """Return the next ticks of an entry, also of one that is disabled.
+
+        Raises:
+            ConfigError: Its line is not understood.
+        """
+        return next_ticks(job, count, now=time.time())
+
+    async def save(self, entry: PeriodicEntry, *, tz: str | None = None) -> None:
+        """Write a dynamic entry; options that it leaves out get their defaults. [X-CRON-34]
+
+        Raises:
+            ConfigError: The line is not understood. [X-CRON-43]
+        """
+        await self._redis.run(save(self._keys, entry, tz))
+
+    async def load(
+        self, entries: Sequence[PeriodicEntry], *, schedule: str, dry_run: bool = False
+    ) -> Difference:
+        """Make these the entries of a schedule, and remove its others. [X-CRON-39]
+
+        Args:
+            entries: The entries.
+            schedule: Name of the schedule.
+            dry_run: Only return what would change.
+
+        Raises:
+            ConfigError: An entry is invalid; nothing was written.
+        """
+        return await self._redis.run(load(self._keys, entries, schedule=schedule, dry_run=dry_run))
+
+    async def enable(self, job: PeriodicJob) -> bool | None:
+        """Enable an entry; return True if that changed it, None if it has gone. [X-CRON-37]"""
+        return await self._redis.run(set_enabled(self._keys, job.entry, enabled=True))
+
+    async def disable(self, job: PeriodicJob) -> bool | None:
+        """Disable an entry; return True if that changed it, None if it has gone. [X-CRON-37]"""
+        return await self._redis.run(set_enabled(self._keys, job.entry, enabled=False))
+
+    async def run(self, job: PeriodicJob) -> str:
+        """Enqueue the job of an entry now, also of one that is disabled; return the job id.
+
+        Raises:
+            InvalidJob: The entry cannot be pushed.
+        """
+        jid = new_jid()
+        await self._redis.run(run_now(self._keys, job, jid))
+        return jid
+
+    async def history(self, job: PeriodicJob) -> Sequence[dict[str, Any]]:
+        """Return the newest ten pushes, newest first: `jid` and `enqueued`. [X-CRON-6]"""
+        return await self._redis.run(periodic.history(self._keys, job.entry))
+
+    async def remove(self, job: PeriodicJob) -> bool:
+        """Remove an entry; return False if it had gone. [X-CRON-40]"""
+        return await self._redis.run(periodic.remove(self._keys, job.entry))
+
+    async def migrate(self) -> int:
+        """Move all entries of layout 1 to layout 2; return how many. [X-CRON-3]
+
+        A name that layout 2 already has stays where it is.
+        """
+        return await self._redis.run(migrate(self._keys, self._namespace))
+
+    async def close(self) -> None:
+        """Close the connection."""
+        await self._redis.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
