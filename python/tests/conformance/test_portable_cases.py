@@ -114,7 +114,7 @@ class TestRunner:
         assert len([line for line in lines if line.strip()]) <= 100
 
 
-@pytest.mark.thorough
+@pytest.mark.matrix
 @pytest.mark.parametrize(
     ("mistake", "failing"),
     [

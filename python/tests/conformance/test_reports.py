@@ -16,7 +16,7 @@ from tests.conformance.sample_results import put, results
 from tests.conformance.suite import run
 
 
-@pytest.mark.thorough
+@pytest.mark.process
 def test_all_reports_can_be_made_again(run_with_a_mistake: Path) -> None:
     before = {name: (run_with_a_mistake / name).read_bytes() for name in reports.FILES}
     for name in reports.FILES:
@@ -26,7 +26,7 @@ def test_all_reports_can_be_made_again(run_with_a_mistake: Path) -> None:
     assert {name: (run_with_a_mistake / name).read_bytes() for name in reports.FILES} == before
 
 
-@pytest.mark.thorough
+@pytest.mark.process
 def test_the_page_shows_a_failure_with_what_passed(run_with_a_mistake: Path) -> None:
     """[PUSH-1]: its text, expected and seen values, the commands, and how to replay it."""
     page = Page(run_with_a_mistake / "report.html")
@@ -61,7 +61,7 @@ def test_without_a_trace_there_is_a_page_all_the_same(tmp_path: Path) -> None:
     assert "The trace of this run is missing" in Page(tmp_path / "report.html").text
 
 
-@pytest.mark.thorough
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("text", "says"),
     [

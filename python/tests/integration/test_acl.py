@@ -268,7 +268,7 @@ def left_out() -> Iterator[Any]:
     for role, rules in ROLES.items():
         for name in commands_of(rules):
             if (role, name) not in SPARE:
-                marks = () if (role, name) in QUICK else pytest.mark.thorough
+                marks = () if (role, name) in QUICK else pytest.mark.process
                 yield pytest.param(role, name, marks=marks)
 
 

@@ -17,8 +17,8 @@ import pytest
 
 from harness.servers import Server, wait_until
 from jobwire import App, AsyncClient, BufferFull, Client, PushBuffer
-from tests.conftest import ServerFactory
 from tests.integration.clients import KINDS, Connect, Kind, connecting
+from tests.server_fixtures import ServerFactory
 from tests.workers import environment
 
 
@@ -257,7 +257,7 @@ def test_a_spool_survives_a_kill(server: Server, tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.thorough
+@pytest.mark.process
 def test_processes_that_share_a_spool_write_each_job_once(server: Server, tmp_path: Path) -> None:
     """Ten processes are killed; three others start at the same moment and share what is left."""
     server.kill()

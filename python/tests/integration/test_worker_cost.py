@@ -230,7 +230,7 @@ def make_poller(redis: SyncRedis) -> Poller:
     )
 
 
-@pytest.mark.thorough
+@pytest.mark.process
 def test_memory_does_not_grow_with_the_scheduled_set(server: Server) -> None:
     """SCHED-5: due jobs are read in batches, and jobs that are not due are not read."""
     redis = SyncRedis(server.url)
@@ -261,7 +261,7 @@ COMMUNICATING = 5
 IDLE_CONNECTIONS = WAITING + COMMUNICATING
 
 
-@pytest.mark.thorough
+@pytest.mark.process
 def test_an_idle_worker_is_hardly_seen(server: Server) -> None:
     """BEAT-1, SCHED-8, REL-1, FETCH-10: the worker waits for notices, over few connections."""
     app = App()
