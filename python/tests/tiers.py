@@ -100,8 +100,9 @@ def _hear(event: str, arguments: tuple[Any, ...]) -> None:
         program, words = arguments[0], arguments[1]
         words = [words] if isinstance(words, str) else [os.fsdecode(word) for word in words]
         name = os.path.basename(os.fsdecode(program or words[0]))
-        if name.startswith(("python", "jobwire")):
-            _started.append(" ".join(words)[:200])
+        is_reaper = words[1:3] == ["-I", "-S"]  # the harness's own, which is small
+        if name.startswith(("python", "jobwire")) and not is_reaper:
+            _started.append(" ".join(" ".join(words).split())[:100])
 
 
 sys.addaudithook(_hear)

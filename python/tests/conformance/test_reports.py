@@ -38,6 +38,7 @@ def test_the_page_shows_a_failure_with_what_passed(run_with_a_mistake: Path) -> 
     assert page.tags.count("svg") >= 1
 
 
+@pytest.mark.process
 def test_what_happens_is_written_as_it_happens(run_with_a_mistake: Path) -> None:
     text = (run_with_a_mistake / "events.jsonl").read_text("utf-8")
     events = [json.loads(line) for line in text.splitlines()]
@@ -55,6 +56,7 @@ def test_a_run_that_left_cases_out_meets_nothing(run_with_a_mistake: Path) -> No
     assert "FETCH-2" in checks["claims"]["worker/core"].get("missing", [])
 
 
+@pytest.mark.process
 def test_without_a_trace_there_is_a_page_all_the_same(tmp_path: Path) -> None:
     put(tmp_path / "results.json", results("client/core", status="fail"))
     assert run("report", tmp_path).status == 0
@@ -85,6 +87,7 @@ def test_what_is_no_results_file_is_refused(text: str | None, says: str, tmp_pat
         assert str(tmp_path / "results.json") in done.err
 
 
+@pytest.mark.process
 def test_a_trace_that_is_none_is_refused(tmp_path: Path) -> None:
     put(tmp_path / "results.json", results("client/core", trace="trace.jsonl"))
     (tmp_path / "trace.jsonl").write_text('{"case": "x"}\n')

@@ -133,6 +133,7 @@ def test_shell_filled_in_pushes_and_starts_a_worker(tmp_path: Path) -> None:
     in_order(tmp_path)
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("language", ["python", "javascript", "shell"])
 def test_the_doctor_says_which_part_is_to_be_filled_in(language: str, tmp_path: Path) -> None:
     needs(language)

@@ -92,6 +92,7 @@ def test_quick_jobs_share_their_round_trips(server: Server) -> None:
     assert counts["evalsha"] <= 0.05 * jobs
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("near", [DEFAULT_TIMINGS.near_reply, 0.0])
 def test_a_thread_that_runs_quick_jobs_keeps_the_lead(
     server: Server, monkeypatch: pytest.MonkeyPatch, near: float

@@ -212,6 +212,7 @@ def test_nothing_is_changed_that_the_journal_cannot_hold(
     assert snapshot(client, without=()) == before
 
 
+@pytest.mark.process
 def test_the_journal_is_capped_and_reads_foreign_entries(
     operations: Operations, client: Any
 ) -> None:

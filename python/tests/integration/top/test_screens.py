@@ -17,6 +17,8 @@ from tests.integration.top.test_acts import fill
 from tests.samples import AT, DUE, payload
 from tests.workers import running
 
+pytestmark = pytest.mark.process
+
 
 def test_each_screen_shows_the_numbers_of_the_inspector(server: Server) -> None:
     """The same numbers as jobwire.inspect, which the page and the command line show."""

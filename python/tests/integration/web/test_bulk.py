@@ -175,6 +175,7 @@ def test_large_payloads_end_the_dry_run_early(server: Server) -> None:
     assert len(text) < 20_000
 
 
+@pytest.mark.process
 def test_hostile_payloads_are_shown_as_text(server: Server) -> None:
     server.client().zadd("retry", dict.fromkeys(HOSTILE, 5))
     with visiting(server) as browser:
