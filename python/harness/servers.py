@@ -48,7 +48,7 @@ def valkey_program() -> str:
 def programs() -> list[str]:
     """Return the bundled Valkey server, and the one that JOBWIRE_TEST_SERVER names.
 
-    A server on PATH is not used: what is installed must not decide which tests run.
+    A server on PATH is not used, because the result must be the same on every machine.
     """
     named = os.environ.get("JOBWIRE_TEST_SERVER")
     return [valkey_program(), *([named] if named else [])]

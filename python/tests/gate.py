@@ -55,7 +55,7 @@ _OPTIONS = {"timing": _ALONE, "real_time": _WAITING}
 
 @dataclass
 class Run:
-    """What one run of pytest recorded.
+    """The record of one run of pytest.
 
     Attributes:
         passed: Number of tests that passed.

@@ -42,7 +42,7 @@ def _no_foreign_redis() -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def _one_server_on_path(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Put the bundled server first on PATH: what else is installed decides no result."""
+    """Put the bundled server first on PATH, so that an installed one decides no result."""
     directory = tmp_path_factory.mktemp("programs")
     (directory / "redis-server").symlink_to(valkey_program())
     os.environ["PATH"] = f"{directory}{os.pathsep}{os.environ['PATH']}"

@@ -1,4 +1,4 @@
-"""No job is lost by any fault at any command. All commands: `make faults`.
+"""No job is lost by any fault at any command. All commands: `.ci/release-check faults`.
 
 These tests inject only the most telling faults, at commands that change data.
 """
@@ -77,7 +77,7 @@ def test_basic_fetch_puts_a_job_back_though_a_connection_ends(bench: Bench) -> N
 
 
 def test_the_page_has_every_scenario_and_knows_its_words() -> None:
-    assert PAGE.startswith(guarantees.introduction()), "make faults ARGS=--write"
+    assert PAGE.startswith(guarantees.introduction()), ".ci/release-check faults --write"
     tables = guarantees.rows(PAGE)
     assert list(tables) == [
         (fetch, scenario.name)
@@ -95,7 +95,7 @@ def test_the_page_has_every_scenario_and_knows_its_words() -> None:
 
 
 def test_the_page_tells_of_every_script() -> None:
-    """Every script has rows on the page; `make faults ARGS=--write` adds them.
+    """Every script has rows on the page; `.ci/release-check faults --write` adds them.
 
     Those of periodic jobs are in test_periodic_faults.py, which counts ticks.
     """

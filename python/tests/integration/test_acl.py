@@ -255,7 +255,7 @@ def test_the_rules_of_a_role_are_enough(server: Server, role: str) -> None:
         assert name in used or name.partition("|")[0] in used, name
 
 
-# One command of each role is tried in `make test`, all commands of all roles in `make thorough`.
+# One command of each role is tried in `make test`, all in `make check`.
 QUICK = {
     *(("client", "lpush"), ("worker core", "brpop"), ("worker reliable", "rpop")),
     *(("scheduler", "evalsha"), ("inspector read", "llen"), ("inspector write", "zrem")),
