@@ -548,7 +548,7 @@ def test_a_push_that_a_replica_has_confirmed(
 
 def test_a_push_that_no_replica_confirms(server: Server, connect: Connect) -> None:
     """PUSH-8: the job is stored, but a failover may lose it: that is "may have been written"."""
-    client = connect(server.url, generation=8, wait_replicas=1, timeout=0.4)
+    client = connect(server.url, generation=8, wait_replicas=1, timeout=2.0)
     with pytest.raises(MaybeWritten, match="1 replicas were to confirm") as caught:
         client.push("A", jid="9f2c1b7a4d3e5f60718293a4")
     assert caught.value.unsure == ("9f2c1b7a4d3e5f60718293a4",)

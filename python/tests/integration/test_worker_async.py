@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
+import gc
 import json
+import logging
 import sys
 import threading
 from collections.abc import Callable
@@ -168,8 +170,11 @@ def test_the_loop_runs_again_if_a_job_ends_it(
         wait_until(lambda: len(ran) == 8)
         wait_until(lambda: not launcher.busy)
         wait_until(lambda: server.client().get("stat:processed") == b"11")
-    lines = [each.getMessage() for each in caplog.records if each.levelname == "CRITICAL"]
-    assert {f"{cause} ended the event loop of async jobs; it runs again"} == set(lines)
+    gc.collect()  # asyncio would log here what it has not told anyone
+    lines = [each.getMessage() for each in caplog.records if each.levelno >= logging.ERROR]
+    assert {f"{cause} ended the event loop of async jobs; it runs again"} == {
+        line for line in lines if not line.startswith("fail: ")
+    }
 
 
 def test_a_job_that_cancels_all_tasks_takes_no_outcome_from_them(

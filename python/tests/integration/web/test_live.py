@@ -30,7 +30,7 @@ def open_app(server: Server, **settings: Any) -> Iterator[tuple[str, WebApp]]:
         server.url,
         authorize=lambda request: Visitor("ada", "operator"),
         refresh=0.05,
-        timeout=0.5,
+        timeout=2.0,
         **settings,
     )
     with closing(app), served(app) as url:
