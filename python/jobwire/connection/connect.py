@@ -358,7 +358,10 @@ def detach_async(opened: Any) -> tuple[Any, bool, Callable[[], None]]:
     transport = opened._writer.transport
 
     def abort() -> None:
-        transport.abort()
+        try:
+            transport.abort()
+        except RuntimeError:  # its loop is closed, and closes no socket any more
+            transport.get_extra_info("socket")._sock.close()
         opened._reader = opened._writer = None  # or redis-py closes them a second time
 
     return transport, int(opened.protocol) == 3, abort  # redis-py 5 keeps the text of the URL

@@ -10,14 +10,16 @@ import subprocess
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from asgiref.sync import async_to_sync
 
 from harness.servers import Server, wait_until
 from jobwire import App, AsyncClient, Client, ConfigError, MaybeWritten, RedisUnreachable
@@ -429,6 +431,36 @@ def test_a_client_for_several_event_loops(server: Server) -> None:
 
     for _ in range(2):
         assert asyncio.run(ask()) == b"x"
+
+
+def own_loop(push: Callable[[], Coroutine[Any, Any, Any]]) -> None:
+    """Run a coroutine as old programs do: nothing ends the loop in order."""
+    loop = asyncio.new_event_loop()
+    loop.run_until_complete(push())
+    loop.close()
+
+
+@pytest.mark.parametrize("shared", [False, True], ids=["app", "client"])
+@pytest.mark.parametrize(
+    "run", [lambda push: asyncio.run(push()), lambda push: async_to_sync(push)(), own_loop]
+)
+@pytest.mark.filterwarnings("ignore:unclosed transport:ResourceWarning")
+def test_loops_that_end_leave_no_connection(
+    server: Server, run: Callable[[Any], Any], *, shared: bool
+) -> None:
+    """Neither the clients of an application nor one client keep a loop, or its connection."""
+    app = App(server.url, generation=8)
+    job = app.job(name="Job")(lambda number: None)
+    client = AsyncClient(server.url, generation=8)
+    push = partial(client.push, "Job", [1]) if shared else partial(job.aenqueue, 1)
+    for _ in range(20):
+        run(push)
+    assert clients_of(server) <= 1  # that of the last loop, which the next one closes
+    asyncio.run(push())
+    wait_until(lambda: clients_of(server) == 0, what="the connections to be closed")
+    gc.collect()
+    assert not app._async_clients
+    assert server.client().llen("queue:default") == 21
 
 
 # Started commands
