@@ -9,7 +9,7 @@ from typing import Any
 
 from jobwire.errors import ConfigError
 from jobwire.settings.ruby import Unknown, text_of
-from jobwire.settings.types import Entry, MisplacedError, Text
+from jobwire.settings.types import Bare, Entry, MisplacedError, Text
 
 __all__ = ["Tag", "fill", "hide_tags"]
 
@@ -72,8 +72,10 @@ def fill(value: Any, environ: Mapping[str, str], tags: Sequence[Tag], line: int)
             name: Entry(fill(entry.value, environ, tags, entry.line), entry.line)
             for name, entry in value.items()
         }
-    if not isinstance(value, str) or not _HOLE.search(value):
+    if not isinstance(value, str):
         return value
+    if not _HOLE.search(value):
+        return str(value)
 
     def variable(hole: re.Match[str]) -> str:
         if hole["tag"] is not None:
@@ -91,7 +93,9 @@ def fill(value: Any, environ: Mapping[str, str], tags: Sequence[Tag], line: int)
             )
         return default.removeprefix(":-")
 
-    return Text(_HOLE.sub(variable, value))
+    text = Text(_HOLE.sub(variable, value))
+    text.bare = isinstance(value, Bare)
+    return text
 
 
 def _ruby(tag: Tag, environ: Mapping[str, str]) -> str:

@@ -565,8 +565,9 @@ def test_sidekiqs_own_file(loaded: Resolve) -> None:
     )
     assert settings["log_level"] == "info"
     ignored = " ".join(settings.notes)
-    for name in ("require", "logfile", "strict", "scheduler"):
+    for name in ("require", "logfile", "strict"):
         assert f"{name} has no meaning for jobwire; ignored" in ignored
+    assert "scheduler has periodic jobs, which only --schedule sidekiq.yml reads" in ignored
     assert len(settings.notes) == 4
     assert settings.values["timeout"].source == "sidekiq.yml:5"
 
