@@ -82,6 +82,21 @@ def test_a_unix_socket(server_factory: ServerFactory, connect: Connect, tmp_path
     assert keyspace(server) == {"db3"}
 
 
+def test_the_scheme_of_valkey(server: Server) -> None:
+    """For every kind of connection: blocking, asyncio, and the one that hears notices."""
+    url = server.url.replace("redis://", "valkey://")
+    with Client(url, generation=8) as client:
+        client.push("A")
+        assert client.result("none", timeout=0.1) is None
+
+    async def push() -> None:
+        async with AsyncClient(url, generation=8) as twin:
+            await twin.push("A")
+
+    asyncio.run(push())
+    assert server.client().llen("queue:default") == 2
+
+
 def test_a_dns_change_is_noticed(server_factory: ServerFactory, connect: Connect) -> None:
     """A name is resolved for each new connection; here it has two addresses, one of them dead."""
     server = server_factory()
@@ -197,7 +212,8 @@ def test_tls_with_certificates_on_both_sides(
     client = connect(f"{url}?{mine}&{trust}", generation=8)
     client.push("A")
     client.push_bulk("A", [["x" * 200]] * 2_000)
-    assert server.client().llen("queue:default") == 2_001
+    connect(f"{url}?{mine}&{trust}".replace("rediss", "valkeys"), generation=8).push("A")
+    assert server.client().llen("queue:default") == 2_002
     with pytest.raises(RedisUnreachable, match="CERTIFICATE_VERIFY_FAILED"):
         connect(f"{url}?{mine}", generation=8).push("A")
     with pytest.raises(RedisUnreachable, match="CERTIFICATE_VERIFY_FAILED"):
