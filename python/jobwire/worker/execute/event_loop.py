@@ -140,6 +140,7 @@ class AsyncLoop:
         with self._lock:
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
+                self._loop.set_exception_handler(self._report)
                 self._finished = threading.Event()
                 self._thread = threading.Thread(
                     target=self._run,
@@ -170,6 +171,12 @@ class AsyncLoop:
                 _log.critical(
                     "%s ended the event loop of async jobs; it runs again", cause, exc_info=problem
                 )
+
+    def _report(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """Log a problem, except that nobody retrieved what `_run` has logged."""
+        ended_the_loop = isinstance(context.get("exception"), (SystemExit, KeyboardInterrupt))
+        if not (ended_the_loop and isinstance(context.get("future"), asyncio.Task)):
+            loop.default_exception_handler(context)
 
     def _break(self, error: BaseException) -> None:
         self._broken = True
