@@ -138,7 +138,7 @@ def test_the_loop_runs_again_if_a_job_ends_it(
 ) -> None:
     """EXEC-1, RETRY-2: by a task that the job left behind, by a callback, or by itself.
 
-    The log says so once: nothing is added when a task is collected whose end nobody retrieved.
+    The log says so once: nothing is added when a task is collected whose end no job retrieved.
     """
     app = App()
     ran: list[int] = []
@@ -175,7 +175,7 @@ def test_the_loop_runs_again_if_a_job_ends_it(
     lines = [each.getMessage() for each in caplog.records if each.levelname == "CRITICAL"]
     assert {f"{cause} ended the event loop of async jobs; it runs again"} == set(lines)
     for each in caplog.records:
-        each.exc_info = None  # whose frames keep the tasks alive
+        each.exc_info = None  # its frames keep the tasks alive
     gc.collect()
     assert [each.getMessage() for each in caplog.records if each.name == "asyncio"] == []
 

@@ -173,7 +173,7 @@ class AsyncLoop:
                 )
 
     def _report(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """Log a problem, except that nobody retrieved what `_run` has logged."""
+        """Log a problem, except that no job retrieved the exception that `_run` has logged."""
         ended_the_loop = isinstance(context.get("exception"), (SystemExit, KeyboardInterrupt))
         if not (ended_the_loop and isinstance(context.get("future"), asyncio.Task)):
             loop.default_exception_handler(context)
