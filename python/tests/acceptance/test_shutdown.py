@@ -139,11 +139,12 @@ def test_ttin_dumps_all_stacks_and_nothing_ends(
     wait_until(lambda: len(traces(server, recording.STARTED)) == 2)
     worker.send(signal.SIGTTIN)
 
-    # Tasks come last; the stack of the loop's thread, before them, may name the job as well.
-    wait_until(lambda: worker.logged("task "), what="the stack of the task")
-    stacks = "".join(line.get("exc", "") for line in worker.lines())
-    assert "in async_hold" in stacks
-    assert "in deaf" in stacks
+    def stacks(of: str) -> str:
+        return "".join(line.get("exc", "") for line in worker.logged(of))
+
+    # Tasks come last. The stack of the loop's thread may have the same words.
+    wait_until(lambda: "in async_hold" in stacks("task "), what="the stack of the task")
+    assert "in deaf" in stacks("thread ")
     names = {line["msg"].removeprefix("thread ") for line in worker.logged("thread ")}
     assert names >= {"MainThread", "jobwire-heart", "jobwire-poller", "jobwire-ticker"}
     # One runs the job and one waits for more; there is a third if that was slow to begin.
