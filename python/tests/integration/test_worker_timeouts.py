@@ -94,6 +94,39 @@ def test_a_job_that_ends_long_after_its_time_limit_says_so(server: Server) -> No
     assert message.endswith("isolated=True ends a job in time")
 
 
+@pytest.mark.process
+@pytest.mark.parametrize("caught", [OSError, BaseException])
+def test_a_job_that_ignores_its_limit_is_not_done(
+    server: Server, caplog: pytest.LogCaptureFixture, caught: type[BaseException]
+) -> None:
+    """RETRY-10: it is interrupted again, and fails at its end."""
+    app = App()
+    caught_at: list[int] = []
+
+    @app.job(name="Hang", timeout=0.05)
+    def hang() -> None:
+        for part in range(30):
+            ends = time.monotonic() + 0.03
+            try:
+                while time.monotonic() < ends:
+                    sum(range(100))
+            except caught:
+                caught_at.append(part)
+
+    push_job(server, "Hang", retry=True)
+    with running(app, server, concurrency=1):
+        ((payload, _),) = wait_until(lambda: scored(server, "retry"))
+    message = payload["error_message"]
+    assert payload["error_class"] == "jobwire.errors.JobTimeout"
+    assert message.startswith("ran longer than its time limit of 0.05 s")
+    if caught is OSError:
+        assert len(caught_at) == 1
+    else:
+        assert len(caught_at) > 1
+        assert message.endswith("because it caught the error of the limit and went on")
+    assert not [record for record in caplog.records if record.message.startswith("done")]
+
+
 def test_a_time_limit_counts_from_the_first_job_of_a_thread(server: Server) -> None:
     """RETRY-10: also if the thread has its job before the one that started it continues."""
     app, begun, ended = App(server.url), threading.Event(), threading.Event()

@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Any
 
 from jobwire.errors import JobTimeout
+from jobwire.worker.execute.failure import without_own_end
 
 __all__ = ["limited", "timed_out"]
 
@@ -16,23 +17,29 @@ LATE_S = 1.0  # after its time limit, from which the error of a job explains the
 BLOCKED_S = 0.1  # after which a timer is so late that something has blocked the event loop
 
 _THREAD = (
-    "a thread can be interrupted only while it runs Python code: isolated=True ends a job in time"
+    "a thread can be interrupted only while it runs the job's own Python code: isolated=True ends "
+    "a job in time"
 )
+_IGNORED = "it caught the error of the limit and went on"
 _LOOP = (
     "an async job can be interrupted only while it awaits: its code blocked the event loop for "
     "{:.1f} s, which a sync job may do"
 )
 
 
-def timed_out(limit: float, late: float, trace: TracebackType | None) -> JobTimeout:
+def timed_out(
+    limit: float, late: float, trace: TracebackType | None, *, ignored: bool = False
+) -> JobTimeout:
     """Return the error of a job in a thread, with a message that an interruption cannot carry.
 
     Args:
         limit: Seconds that the job may take.
         late: Seconds from the limit to the end of the job.
         trace: The calls in which the job was.
+        ignored: True if the job caught the interruption.
     """
-    return _error(limit, late, _THREAD if late > LATE_S else "").with_traceback(trace)
+    reason = _IGNORED if ignored else _THREAD if late > LATE_S else ""
+    return _error(limit, late, reason).with_traceback(without_own_end(trace))
 
 
 async def limited(awaitable: Awaitable[Any], seconds: float) -> Any:
