@@ -13,6 +13,8 @@ import pytest
 
 from harness.servers import Reaper, Server, wait_until
 from jobwire import Client
+from jobwire.worker.process.process import STOP_GRACE_S
+from tests.acceptance.test_ports import free_port, get
 from tests.apps import limited
 from tests.workers import WorkerProcess, Workers
 
@@ -74,6 +76,28 @@ def test_a_stop_interrupts_a_job_that_writes_to_the_log(server: Server, workers:
     stops_well(worker)
     assert server.client().llen("queue:default") == 1
     assert worker.lines()[-1]["msg"] == "stopped"
+
+
+@pytest.mark.slow
+@pytest.mark.process
+def test_a_worker_whose_threads_hang_is_not_alive(server: Server, workers: Workers) -> None:
+    """SIG-5, REL-3: no thread can write to the log any more, as if a job had lost its lock."""
+    redis, port = server.client(), free_port()
+    arguments = ("-c", "2", "-t", "1", "--health-port", str(port))
+    worker = workers.start(APP, "--redis", server.url, *arguments)
+    identity = worker.identity(redis)
+    assert get(port, "/live")[0] == 200
+    with Client(server.url) as client:
+        client.push("Seizes", [])
+        client.push_bulk("Rows", [[]] * 5)
+    wait_until(lambda: get(port, "/live")[0] == 503, 240)
+    assert "stuck for" in get(port, "/live")[1]
+    wait_until(lambda: not redis.exists(identity), 240, "the lease to end")
+    began = time.monotonic()
+    worker.send(signal.SIGTERM)
+    assert worker.wait(1 + STOP_GRACE_S + 30) == 1
+    assert time.monotonic() - began < 1 + STOP_GRACE_S + 30
+    assert redis.llen("queue:default") >= 5
 
 
 @pytest.mark.full

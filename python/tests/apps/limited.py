@@ -105,6 +105,15 @@ def rows() -> None:
         log.info("row")
 
 
+@app.job(name="Seizes")
+def seizes() -> None:
+    """Take the locks of the log for a thread that ends."""
+    for handler in logging.getLogger().handlers:
+        taking = threading.Thread(target=handler.acquire)
+        taking.start()
+        taking.join()
+
+
 @app.job(name="Babbles")
 def babbles() -> None:
     """Write rows for as long as the process lives."""

@@ -122,6 +122,15 @@ class Processor:
             return None
         return Work(execution.held.queue, execution.held.text, execution.began_at)
 
+    @property
+    def hangs(self) -> bool:
+        """True if the thread has a job, and is not in code of the job that may go on for long.
+
+        It is then in code of ours, in a handler of the application or in the log, or in a job that
+        is over its limit and does not end.
+        """
+        return self._held is not None and (not self._inside or self._struck is not None)
+
     def enforce_time_limit(self, now: float) -> float | None:
         """Interrupt the job in progress if it is over its time limit, or goes on. [RETRY-10]
 
