@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from jobwire.worker.execute.safe_points import is_harmless, landing
+from jobwire.worker.execute.safe_points import is_application, is_harmless, landing, own
 
 lock = threading.Lock()
 
@@ -26,6 +26,7 @@ class Traced:
 
     def run(self, function: Callable[[], Any]) -> None:
         previous = sys.gettrace()
+        sys._getframe().f_trace_opcodes = True  # for Python 3.12, which looks when tracing begins
         sys.settrace(self._trace)
         try:
             function()
@@ -123,6 +124,26 @@ def test_no_error_comes_where_it_would_leave_something_undone(
     traced.run(function)
     shown = {line for line in traced.lines if not line.startswith(("with ", "def ", "raise "))}
     assert shown - {"return 1"} == harmless - {"return 1"}
+
+
+def test_the_package_of_a_job_is_the_applications_wherever_it_is() -> None:
+    def function(file: str) -> Callable[[], None]:
+        names: dict[str, Any] = {}
+        exec(compile("def job():\n    pass", file, "exec"), names)
+        made: Callable[[], None] = names["job"]
+        return made
+
+    packages = "/venv/lib/python3/site-packages"
+    job, helper, other = (
+        function(f"{packages}/{file}")
+        for file in ("shop/jobs.py", "shop/rows.py", "shopify/api.py")
+    )
+    assert not is_application(job.__code__)
+    own(job)
+    assert [is_application(each.__code__) for each in (job, helper, other)] == [True, True, False]
+    assert is_application(function("/srv/shop/jobs.py").__code__)
+    assert not is_application(function("<string>").__code__)
+    assert not is_application(threading.Thread.run.__code__)
 
 
 def test_a_thread_in_a_library_lands_in_the_code_of_the_application() -> None:

@@ -110,7 +110,7 @@ if sys.version_info >= (3, 12):
     _INSTRUCTION = _mon.events.INSTRUCTION
     _lock = threading.Lock()  # Guards the next three, but for reading `_waiting`.
     _waiting: dict[int, _Monitored] = {}  # by thread
-    _codes: set[CodeType] = set()  # of which each instruction is told
+    _codes: dict[int, CodeType] = {}  # by `id`, those of which each instruction is told
     _tool: int | None = None
 
     class _Monitored(Interruption):
@@ -121,25 +121,25 @@ if sys.version_info >= (3, 12):
             self.rest()
 
         def _aim(self, frame: FrameType, inner: FrameType | None) -> None:
-            codes: set[CodeType] = set()
+            codes: dict[int, CodeType] = {}
             outer: FrameType | None = frame
             while outer is not None and outer.f_code is not self._base:
                 if is_application(outer.f_code):
-                    codes.add(outer.f_code)
+                    codes[id(outer.f_code)] = outer.f_code
                 outer = outer.f_back
             global _tool
             with _lock:
                 if _tool is None:
                     _tool = _acquire_tool()
                 _waiting[self._ident] = self
-                for code in codes - _codes:
-                    _mon.set_local_events(_tool, code, _INSTRUCTION)
+                for key in codes.keys() - _codes.keys():
+                    _mon.set_local_events(_tool, codes[key], _INSTRUCTION)
                 _codes.update(codes)
 
         def rest(self) -> None:
             with _lock:
                 if _waiting.pop(self._ident, None) is not None and not _waiting and _tool:
-                    for code in _codes:
+                    for code in _codes.values():
                         _mon.set_local_events(_tool, code, 0)
                     _codes.clear()
 

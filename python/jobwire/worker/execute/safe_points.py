@@ -54,15 +54,20 @@ def own(function: Callable[..., object]) -> None:
     for packages in _PACKAGES:
         before, found, inside = file.rpartition(packages)
         if found and not file.startswith(_OURS):
-            file = before + found + inside.partition(sep)[0]
+            part, slash, _ = inside.partition(sep)
+            file = before + found + part + slash
     _roots.add(file)
-    is_application.cache_clear()
+    _is_of_application.cache_clear()
+
+
+def is_application(code: CodeType) -> bool:
+    """True if code belongs to the application, not to Python, jobwire or an installed package."""
+    # By its file, because the code of equal functions in different files is equal.
+    return _is_of_application(code.co_filename)
 
 
 @lru_cache(1000)
-def is_application(code: CodeType) -> bool:
-    """True if code belongs to the application, not to Python, jobwire or an installed package."""
-    file = code.co_filename
+def _is_of_application(file: str) -> bool:
     if file.startswith(tuple(_roots)):
         return True
     is_library = file.startswith((*_LIBRARY, _OURS, "<")) or any(name in file for name in _PACKAGES)
@@ -90,7 +95,7 @@ def landing(frame: FrameType | None, base: CodeType) -> tuple[FrameType, FrameTy
     inner: FrameType | None = None
     for index in range(len(calls) - 1, -1, -1):  # from the outermost on
         call = calls[index]
-        if call.f_code.co_name in _NAMES or _holds(call.f_code):
+        if call.f_code.co_name in _NAMES or _holds(call.f_code.co_filename):
             break
         if is_application(call.f_code):
             found, inner = (call, None), None
@@ -124,8 +129,7 @@ def stands_well(frame: FrameType) -> bool:
 
 
 @lru_cache(1000)
-def _holds(code: CodeType) -> bool:
-    file = code.co_filename
+def _holds(file: str) -> bool:
     return file.startswith(_HOLDERS) or "pool" in file or f"{sep}redis{sep}" in file
 
 
