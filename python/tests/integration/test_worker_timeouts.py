@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 import time
 from typing import Any, NoReturn
@@ -243,6 +244,38 @@ def test_a_job_that_waits_too_long_fails_although_another_one_blocks() -> None:
     assert isinstance(ended, JobTimeout)
     assert str(ended) == "ran longer than its time limit of 0.2 s"
     assert time.monotonic() - began < 30
+
+
+def test_an_async_job_that_ignores_its_limit_is_cancelled_again_but_not_while_it_cleans_up() -> (
+    None
+):
+    """RETRY-10: and it fails, although it returns."""
+    seen: list[str] = []
+
+    async def ignores() -> str:
+        for _ in range(3):
+            try:
+                await asyncio.sleep(60)
+            except asyncio.CancelledError:
+                seen.append("cancelled")
+                await asyncio.sleep(0.5)
+                seen.append("cleaned")
+        return "done"
+
+    (ended,) = limits(limited(ignores(), 0.05))
+    assert isinstance(ended, JobTimeout)
+    assert str(ended).endswith("because it caught the error of the limit and went on")
+    assert seen == ["cancelled", "cleaned"] * 3
+
+
+def test_an_async_job_that_ends_at_its_second_interruption_was_over_its_limit() -> None:
+    async def ignores() -> None:
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.sleep(60)
+        await asyncio.sleep(60)
+
+    (ended,) = limits(limited(ignores(), 0.05))
+    assert isinstance(ended, JobTimeout)
 
 
 def test_a_job_that_blocks_and_then_waits_is_interrupted_at_once() -> None:

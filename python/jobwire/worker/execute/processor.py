@@ -21,13 +21,11 @@ from jobwire.worker.execute.execution import Execution
 from jobwire.worker.execute.interruption import Interruption, Overdue, make_interruption, wake
 from jobwire.worker.execute.outcome_policy import OutcomePolicy
 from jobwire.worker.execute.tasks import Tasks
-from jobwire.worker.execute.time_limit import timed_out
+from jobwire.worker.execute.time_limit import AGAIN_S, LONGEST_AGAIN_S, timed_out
 from jobwire.worker.fetch.source import JobSource
 
 __all__ = ["Processor"]
 
-AGAIN_S = 0.2  # after which a job that caught an interruption is interrupted again; it doubles
-LONGEST_AGAIN_S = 5.0
 ATTEMPT_INTERVAL_S = 0.05  # at most, between attempts to interrupt a job
 
 _log = logging.getLogger("jobwire.worker")

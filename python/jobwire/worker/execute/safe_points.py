@@ -19,10 +19,11 @@ from functools import lru_cache
 from inspect import unwrap
 from os.path import dirname, join, sep
 from types import CodeType, FrameType
+from typing import Any
 
 import jobwire
 
-__all__ = ["is_application", "is_harmless", "landing", "own", "stands_well"]
+__all__ = ["cleans_up", "is_application", "is_harmless", "landing", "own", "stands_well"]
 
 _NAMES = frozenset(
     ("__enter__", "__exit__", "__aenter__", "__aexit__", "__del__", "acquire", "release")
@@ -117,6 +118,18 @@ def is_harmless(frame: FrameType, base: CodeType) -> bool:
         return False
     place = landing(frame, base)
     return place is not None and place[0] is frame
+
+
+def cleans_up(awaitable: Any) -> bool:
+    """True if a coroutine waits in an `except` or `finally` block, or in `__aexit__`."""
+    while awaitable is not None:
+        frame = getattr(awaitable, "cr_frame", None)
+        if frame is not None:
+            code = frame.f_code
+            if code.co_name in _NAMES or frame.f_lasti in _analysed(code).kept:
+                return True
+        awaitable = getattr(awaitable, "cr_await", None)
+    return False
 
 
 def stands_well(frame: FrameType) -> bool:
