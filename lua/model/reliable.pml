@@ -1,4 +1,4 @@
-/* A model of the reliable profile: SPEC.md, section 19. `make model` checks it with spin.
+/* A model of the reliable profile: SPEC.md, section 19. `.ci/release-check model` checks it with spin.
  *
  * Two or three processes share one or two jobs. Every step that may happen next is tried, in every
  * order, with every combination of a few faults. docs/explanation/model.md has the results, the

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import time
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -17,7 +16,7 @@ __all__ = [
     "Reaper",
     "Server",
     "clean_environment",
-    "redis_program",
+    "programs",
     "valkey_program",
     "wait_until",
 ]
@@ -46,9 +45,13 @@ def valkey_program() -> str:
     return program
 
 
-def redis_program() -> str | None:
-    """Return the `redis-server` on PATH, if there is one."""
-    return shutil.which("redis-server")
+def programs() -> list[str]:
+    """Return the bundled Valkey server, and the one that JOBWIRE_TEST_SERVER names.
+
+    A server on PATH is not used, because the result must be the same on every machine.
+    """
+    named = os.environ.get("JOBWIRE_TEST_SERVER")
+    return [valkey_program(), *([named] if named else [])]
 
 
 def clean_environment(**more: str) -> dict[str, str]:

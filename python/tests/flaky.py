@@ -37,6 +37,9 @@ __all__ = ["Outcome", "busy_machine", "outcome_of", "table"]
 
 ROOT = Path(__file__).resolve().parents[2]
 WRITERS = 2
+WAVERED = ROOT / "build" / "gate" / "wavered.txt"
+PYTEST = [sys.executable, "-m", "pytest", "-q", "--color=no", "--hypothesis-profile=quick"]
+ALL = ["--tier=test", "-n4", "--dist=worksteal"]
 CALCULATE = "while True: pass"
 WRITE = """
 import os, sys
@@ -105,7 +108,7 @@ def run_once(arguments: Sequence[str], directory: Path, out: Console, title: str
     shown = -1
     with log.open("wb") as kept:
         process = subprocess.Popen(
-            ["sh", ".ci/test", "-q", "--color=no", *arguments, f"--junit-xml={report}"],
+            [*PYTEST, *arguments, f"--junit-xml={report}"],
             cwd=ROOT,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -153,7 +156,7 @@ def table(outcomes: Sequence[Outcome]) -> list[str]:
 def main() -> int:
     """Return the exit status."""
     parser = argparse.ArgumentParser(prog="flaky", description=__doc__.splitlines()[0])
-    parser.add_argument("--runs", type=int, default=20, help="number of runs; 20")
+    parser.add_argument("--runs", type=int, help="number of runs; 50 of some tests, 20 of all")
     parser.add_argument("--busy", type=int, default=3, help="processes that calculate; 3")
     parser.add_argument(
         "--beside", type=int, default=1, help="runs of the suite at a time, with --suite; 1"
@@ -168,6 +171,11 @@ def main() -> int:
     )
     parser.add_argument("pytest", nargs="*", metavar="ARGUMENT", help="after --")
     options = parser.parse_args()
+    tests = options.pytest
+    if not tests and not options.suite and WAVERED.exists():
+        tests = WAVERED.read_text("utf-8").split("\n")[:-1]
+    if options.runs is None:
+        options.runs = 50 if tests else 20
     if options.runs < 1 or options.busy < 0 or options.beside < 1:
         parser.error("--runs and --beside take 1 or more, --busy 0 or more")
     out = Console(highlight=False, soft_wrap=True)
@@ -199,7 +207,7 @@ def main() -> int:
             directory = kept / f"run-{number}"
             directory.mkdir()
             title = f"run {number} of {options.runs}"
-            outcome = run_once(options.pytest, directory, out, title)
+            outcome = run_once(tests or ALL, directory, out, title)
             outcomes.append(outcome)
             out.print(f"{title}: {outcome}", markup=False)
             for name in outcome.failures:

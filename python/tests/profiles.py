@@ -1,4 +1,4 @@
-"""Number of examples of the property tests: few in `make test`, all in `make thorough`.
+"""Number of examples of the property tests: few in the gate, all in `.ci/release-check random`.
 
 The profile `quick` draws the same examples every time, so that a checkout gets the same result on
 every machine. The profile `full` draws new ones, and is the default of a plain `pytest`.

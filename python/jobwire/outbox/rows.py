@@ -32,7 +32,7 @@ class Rows(Protocol):
         """
 
     def oldest(self, after: int, age: float, most: int) -> list[Row]:
-        """Return rows with a key above `after` that are `age` seconds old, in order of their keys."""
+        """Return rows with keys above `after` that are `age` seconds old, in order of keys."""
 
     def count(self) -> int:
         """Return the number of all rows."""

@@ -21,7 +21,7 @@ from harness.servers import Reaper, Server, wait_until
 from jobwire import App, Client, InvalidJob
 from jobwire.cli import __doc__ as cli_doc
 from jobwire.cli import main
-from tests.conftest import ServerFactory
+from tests.server_fixtures import ServerFactory
 from tests.workers import Workers, jobwire
 
 APP = "tests.apps.recording:app"

@@ -21,7 +21,7 @@ import redis
 import jobwire as package
 from harness.servers import Reaper, Server, wait_until
 from jobwire.connection import embedded
-from tests.conftest import ServerFactory
+from tests.server_fixtures import ServerFactory
 from tests.workers import Workers, environment, jobwire
 
 APP = "tests.apps.recording:app"

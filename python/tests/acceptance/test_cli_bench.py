@@ -30,7 +30,6 @@ def nothing_is_left(client: Any) -> None:
     wait_until(lambda: len(client.client_list()) == 1, what="the workers to disconnect")
 
 
-@pytest.mark.thorough
 def test_it_reports_every_run_and_leaves_nothing(server: Server) -> None:
     """A foreign key stays, although its name is like ours."""
     client = server.client()

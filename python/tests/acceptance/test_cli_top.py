@@ -114,7 +114,6 @@ def url(server: Server) -> str:
     return server.url
 
 
-@pytest.mark.thorough
 def test_it_shows_acts_and_leaves_the_terminal_as_it_was(server: Server, url: str) -> None:
     with terminal("--redis", url) as screen:
         screen.until("Overview", "1,234", url)
@@ -137,7 +136,6 @@ def test_it_shows_acts_and_leaves_the_terminal_as_it_was(server: Server, url: st
     assert entry.person.startswith(f"{getpass.getuser()}@")
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGHUP, "\x03", "\x11"])
 def test_each_end_leaves_the_terminal_as_it_was(url: str, how: int | str) -> None:
     with terminal("--redis", url, "--read-only", NO_COLOR="1") as screen:

@@ -103,7 +103,6 @@ def test_it_says_its_address_and_serves_the_page(server: Server, start: Start) -
     assert len(page.log.read_text().splitlines()) == 1
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_it_ends_soon_with_an_open_page(server: Server, start: Start, number: int) -> None:
     """An open page keeps its connection for minutes; the end does not wait for it."""
@@ -145,7 +144,6 @@ def test_with_nohup_a_hangup_does_not_end_it(server: Server, start: Start) -> No
     assert signal.getsignal(signal.SIGHUP) is before
 
 
-@pytest.mark.thorough
 def test_a_change_at_work_ends_after_its_batch(server: Server, start: Start) -> None:
     client = server.client()
     for first in range(0, 60_000, 5000):

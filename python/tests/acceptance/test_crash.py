@@ -118,8 +118,7 @@ def test_nobody_waits_for_a_process_of_the_same_machine(server: Server, workers:
     wait_until(lambda: len(traces(server, recording.RAN)) == 2, 60)
 
 
-@pytest.mark.thorough
-@pytest.mark.slow
+@pytest.mark.real_time
 def test_jobs_are_back_within_75_seconds(
     server: Server, workers: Workers, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -178,7 +177,6 @@ def test_a_job_that_may_not_be_redelivered_is_lost_with_its_process(
     assert not server.client().exists("queue:default")
 
 
-@pytest.mark.thorough
 def test_such_jobs_run_at_most_once_wherever_their_process_is_killed(
     server: Server, workers: Workers
 ) -> None:

@@ -14,8 +14,6 @@ import pytest
 
 from examples.demo.ledger import Note, Seen, Sent, problem
 
-pytestmark = pytest.mark.thorough
-
 ROOT = Path(__file__).resolve().parents[3]
 KINDS = [
     "Sidekiq 6.4.1",

@@ -21,8 +21,6 @@ from jobwire.connection import embedded
 from tests.fleet import gone
 from tests.workers import environment
 
-pytestmark = pytest.mark.thorough
-
 APP = """
 import pathlib
 import time

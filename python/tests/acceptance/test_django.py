@@ -15,8 +15,6 @@ from harness.servers import Reaper, Server, wait_until
 from jobwire import Client
 from tests.workers import environment
 
-pytestmark = pytest.mark.thorough
-
 
 @pytest.fixture
 def reaper(_reaper: Reaper) -> Reaper:

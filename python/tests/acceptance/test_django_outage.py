@@ -25,7 +25,7 @@ def reaper(_reaper: Reaper) -> Reaper:
 
 @pytest.mark.parametrize(
     "restarts",
-    [pytest.param(3, marks=pytest.mark.thorough), pytest.param(20, marks=pytest.mark.full)],
+    [pytest.param(3, marks=pytest.mark.matrix), pytest.param(20, marks=pytest.mark.full)],
 )
 def test_jobs_go_on_with_new_connections_after_each_restart(
     tmp_path: Path, server: Server, reaper: Reaper, restarts: int

@@ -19,8 +19,6 @@ from tests.workers import environment
 
 __all__ = ["database"]  # a fixture
 
-pytestmark = pytest.mark.thorough
-
 
 @pytest.fixture
 def reaper(_reaper: Reaper) -> Reaper:

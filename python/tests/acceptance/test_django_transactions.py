@@ -31,7 +31,7 @@ def committed(directory: Path, variables: dict[str, str]) -> set[int]:
     return found
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.matrix)])
 def database(
     request: pytest.FixtureRequest, tmp_path: Path, _reaper: Reaper
 ) -> Iterator[dict[str, str]]:
@@ -45,13 +45,7 @@ def database(
         yield {"DATABASE_DIR": str(tmp_path), "POSTGRES_SOCKET": str(started.socket)}
 
 
-@pytest.mark.parametrize(
-    "total",
-    [
-        pytest.param(500, marks=pytest.mark.thorough),
-        pytest.param(10_000, marks=pytest.mark.full),
-    ],
-)
+@pytest.mark.parametrize("total", [500, pytest.param(10_000, marks=pytest.mark.full)])
 def test_no_job_of_a_rolled_back_transaction_is_ever_written(
     tmp_path: Path, server: Server, database: dict[str, str], total: int
 ) -> None:

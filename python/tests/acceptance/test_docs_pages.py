@@ -19,13 +19,12 @@ OWN_SERVER = ("README.md", "docs/reference/configuration.md", "docs/tutorial/ten
 TYPED = ("python", "console")
 
 
-def typed() -> Iterator[object]:
-    """Yield the pages with blocks to enter. A page with a console starts processes."""
+def typed() -> Iterator[str]:
+    """Yield the pages with blocks to enter."""
     for page in tracked():
         kinds = {block.kind for block in blocks((ROOT / page).read_text()) if not block.reason}
         if kinds.intersection(TYPED):
-            marks = [pytest.mark.thorough] if "console" in kinds else []
-            yield pytest.param(page, marks=marks, id=page)
+            yield page
 
 
 @contextmanager
@@ -37,7 +36,7 @@ def reader(directory: Path, server: Server, *, is_configured: bool) -> Iterator[
         person.end()
 
 
-@pytest.mark.parametrize("page", [*typed()])
+@pytest.mark.parametrize("page", [*typed()], ids=str)
 def test_a_page_works_when_typed_in(page: str, tmp_path: Path, server: Server) -> None:
     with reader(tmp_path, server, is_configured=page not in OWN_SERVER) as person:
         entered = person.read((ROOT / page).read_text(), page)

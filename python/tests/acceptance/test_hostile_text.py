@@ -65,7 +65,6 @@ def payloads() -> Iterator[str]:
         yield json.dumps({"class": "Say", **fields})
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize("log_format", ["human", "json"])
 def test_500_strings(server: Server, workers: Workers, log_format: str) -> None:
     """SEC-5, SEC-6: in class, jid, arguments, errors, tags, output; through log and inspection."""

@@ -173,8 +173,8 @@ def test_an_application_s_own_log_has_the_job(
     ("loggers", "when", "isolated"),
     [
         ("", AT_ONCE, False),
-        pytest.param("", AT_ONCE, True, marks=pytest.mark.thorough),
-        pytest.param("jobwire", AT_STARTUP, False, marks=pytest.mark.thorough),
+        ("", AT_ONCE, True),
+        ("jobwire", AT_STARTUP, False),
     ],
 )
 def test_the_format_of_a_flag_replaces_an_application_s_own_log(
@@ -196,7 +196,6 @@ def test_the_format_of_a_flag_replaces_an_application_s_own_log(
     assert "in hello\n" in of_job[-1]["exc"]
 
 
-@pytest.mark.thorough
 def test_levels_choose_the_lines(server: Server, workers: Workers) -> None:
     """EXEC-2: `debug` names the registered classes, `error` omits what is tried again."""
     text = run(server, workers, "--log-level", "debug")

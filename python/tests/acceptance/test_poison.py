@@ -21,7 +21,6 @@ def workers(_reaper: Reaper, tmp_path: Path) -> Iterator[Workers]:
         yield running
 
 
-@pytest.mark.thorough
 def test_a_job_that_kills_its_workers_is_put_aside(server: Server, workers: Workers) -> None:
     """REL-10, REL-11: after four dead workers the fifth kills the job and runs the others."""
     client = server.client()

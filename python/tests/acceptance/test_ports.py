@@ -178,7 +178,6 @@ def test_without_the_library_the_error_names_the_extra(tmp_path: Path) -> None:
         assert "needs prometheus-client: pip install 'jobwire[prometheus]'" in done.stderr
 
 
-@pytest.mark.thorough
 def test_the_processes_are_summed(server: Server, fleet: Fleet, client: Client) -> None:
     """Nothing is counted twice or forgotten, through a rolling restart and the death of one."""
     port = free_port()
@@ -223,7 +222,6 @@ def test_the_processes_are_summed(server: Server, fleet: Fleet, client: Client) 
     assert fleet.wait() == 0
 
 
-@pytest.mark.thorough
 def test_the_totals_are_those_of_the_ledger(server: Server, fleet: Fleet, client: Client) -> None:
     """C3 A7: four processes, two of which are killed at work. The jobs write the ledger."""
     port, jobs = free_port(), 400
@@ -256,7 +254,6 @@ def test_the_totals_are_those_of_the_ledger(server: Server, fleet: Fleet, client
     assert fleet.wait() == 0
 
 
-@pytest.mark.thorough
 def test_a_process_that_hangs_is_not_live(server: Server, fleet: Fleet) -> None:
     """A stopped process sends no more messages."""
     port = free_port()

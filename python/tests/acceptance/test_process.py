@@ -149,7 +149,6 @@ def test_a_thread_of_the_application_that_dies_is_in_the_log(server: Server, fle
     assert all(line.startswith("{") for line in fleet.log.read_text().splitlines())
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize("processes", ["1", "2"])
 def test_a_closed_terminal_stops(server: Server, fleet: Fleet, processes: str) -> None:
     """SIG-1: HUP from a terminal does not ask for a restart."""
@@ -180,7 +179,6 @@ def test_a_closed_terminal_stops(server: Server, fleet: Fleet, processes: str) -
         os.close(master)
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize("processes", ["1", "2"])
 def test_an_orderly_end_is_pythons_own(
     server: Server, fleet: Fleet, tmp_path: Path, processes: str

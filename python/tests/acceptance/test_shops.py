@@ -16,8 +16,6 @@ import pytest
 from harness.servers import Reaper, wait_until
 from tests.workers import environment
 
-pytestmark = pytest.mark.thorough
-
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
 SHOPS = sorted(path.name for path in EXAMPLES.glob("shop-*"))
 

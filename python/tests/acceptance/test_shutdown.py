@@ -63,7 +63,6 @@ def test_term_and_int_let_jobs_end_and_exit_0(
     assert worker.lines()[-1]["msg"] == "stopped"
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize("fetch", ["reliable", "basic"])
 def test_term_at_the_deadline_puts_unfinished_jobs_back(
     server: Server, workers: Workers, client: Client, fetch: str
@@ -180,7 +179,6 @@ def test_a_signal_while_redis_is_away_ends_it_as_well(server: Server, workers: W
     assert worker.wait() == 0
 
 
-@pytest.mark.thorough
 def test_a_job_that_will_not_end_cannot_keep_the_process(server: Server, workers: Workers) -> None:
     """SIG-5, SIG-1: the job logs without end, is put back, and the exit status is still 0."""
     worker = workers.start("tests.apps.stubborn:app", "--redis", server.url, "-t", "0.2")
@@ -193,8 +191,7 @@ def test_a_job_that_will_not_end_cannot_keep_the_process(server: Server, workers
     assert len(queue(server)) == 5
 
 
-@pytest.mark.thorough
-@pytest.mark.slow
+@pytest.mark.real_time
 def test_signals_through_redis(server: Server, workers: Workers, client: Client) -> None:
     """One signal a beat, so this takes fifty seconds.
 
@@ -217,7 +214,6 @@ def test_signals_through_redis(server: Server, workers: Workers, client: Client)
     assert len(queue(server)) == 1
 
 
-@pytest.mark.thorough
 def test_an_idle_worker_is_silent_and_wide_awake(any_server: Server, workers: Workers) -> None:
     """REL-1, BEAT-2: few commands between two beats, and a lone push is noticed at once."""
     redis = any_server.client()

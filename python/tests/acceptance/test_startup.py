@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from harness.servers import Reaper, Server, wait_until
-from tests.conftest import ServerFactory
 from tests.fleet import Fleet
+from tests.server_fixtures import ServerFactory
 from tests.workers import Workers, jobwire
 
 APP = """

@@ -20,8 +20,6 @@ from jobwire import Client
 from tests.apps import recording
 from tests.fleet import Fleet, gone
 
-pytestmark = pytest.mark.thorough
-
 APP = "tests.apps.recording:app"
 SHOP = """
 import os, time
@@ -157,7 +155,7 @@ def test_a_crash_loop_is_said_and_slow_and_can_be_mended(
     assert fleet.wait() == 0
 
 
-@pytest.mark.slow
+@pytest.mark.real_time
 def test_there_is_no_hope_when_nobody_can_start(
     server: Server, fleet: Fleet, tmp_path: Path
 ) -> None:

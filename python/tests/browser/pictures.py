@@ -1,4 +1,4 @@
-"""Make the pictures of the documentation: `.ci/web-test --pictures`."""
+"""Make the pictures of the documentation: `.ci/release-check page --pictures`."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ import yaml
 
 from jobwire_conformance import data
 
-pytestmark = pytest.mark.thorough
+pytestmark = pytest.mark.matrix
 
 ROOT = Path(__file__).resolve().parents[3]
 ACTION = ROOT / ".ci" / "action" / "action.yml"

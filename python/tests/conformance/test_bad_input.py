@@ -29,7 +29,7 @@ from tests.conformance.suite import (
     start,
 )
 
-pytestmark = pytest.mark.thorough
+pytestmark = pytest.mark.process
 
 needs_proc = pytest.mark.skipif(
     not Path("/proc/self/environ").exists(), reason="looks for processes in /proc"

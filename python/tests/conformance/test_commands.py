@@ -15,7 +15,7 @@ from jobwire_conformance.mutation import mutants
 from jobwire_conformance.run import sets
 from tests.conformance.suite import GOOD, IGNORES_TERM, REFERENCE, ROOT, adapter, run
 
-pytestmark = pytest.mark.thorough
+pytestmark = pytest.mark.process
 
 
 def copied(source: Path, directory: Path) -> Path:

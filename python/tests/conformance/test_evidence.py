@@ -169,7 +169,7 @@ DYING = GOOD.replace(
 )
 
 
-@pytest.mark.thorough
+@pytest.mark.process
 @pytest.mark.parametrize("verb", ["check", "replay"])
 def test_the_request_that_ended_a_driver_is_shown(verb: str, tmp_path: Path) -> None:
     path = adapter(tmp_path, DYING, claims=("client/core",))
@@ -188,7 +188,7 @@ def test_the_request_that_ended_a_driver_is_shown(verb: str, tmp_path: Path) -> 
         assert "-> no answer" in said.out
 
 
-@pytest.mark.thorough
+@pytest.mark.process
 def test_a_skeleton_that_is_not_built_names_its_build_command(tmp_path: Path) -> None:
     made = run("init", tmp_path, "--language", "go", "--claim", "client/core")
     (build,) = [line.partition(". ")[2] for line in made.out.splitlines() if "go build" in line]
@@ -198,7 +198,7 @@ def test_a_skeleton_that_is_not_built_names_its_build_command(tmp_path: Path) ->
         assert f"build it, in {tmp_path}: {build}" in said.out + said.err
 
 
-@pytest.mark.thorough
+@pytest.mark.process
 def test_a_slow_driver_is_called_slow(tmp_path: Path) -> None:
     slow = GOOD.replace("    say(id, unsupp", "    time.sleep(0.5)\n    say(id, unsupp")
     path = adapter(tmp_path, slow, claims=("client/core",))
@@ -210,7 +210,7 @@ def test_a_slow_driver_is_called_slow(tmp_path: Path) -> None:
     assert "slow driver" not in quick.out
 
 
-@pytest.mark.thorough
+@pytest.mark.process
 def test_an_operation_that_the_driver_lacks_is_named_once(tmp_path: Path) -> None:
     path = adapter(tmp_path, claims=("client/core",))
     said = run("check", path, "--case", "push-head", "--case", "push-jid")
@@ -220,7 +220,7 @@ def test_an_operation_that_the_driver_lacks_is_named_once(tmp_path: Path) -> Non
     assert "jobwire conform doctor" in blocked[0]
 
 
-@pytest.mark.thorough
+@pytest.mark.process
 def test_a_driver_that_no_case_needs_is_no_fault(tmp_path: Path) -> None:
     path = adapter(tmp_path, "raise SystemExit(1)", claims=("worker/core",))
     worker = f'["{sys.executable}", "{REFERENCE / "worker.py"}"]'
@@ -233,7 +233,7 @@ def test_a_driver_that_no_case_needs_is_no_fault(tmp_path: Path) -> None:
 # -- the output
 
 
-@pytest.mark.thorough
+@pytest.mark.process
 def test_a_failure_names_the_place_the_request_and_the_requirement(tmp_path: Path) -> None:
     """[INSP-11] [INSP-25]: one null in a list of processes."""
     copied(REFERENCE, tmp_path)
@@ -272,7 +272,7 @@ def test_a_failure_names_the_place_the_request_and_the_requirement(tmp_path: Pat
     assert "processes[2].quiet" in (report / "report.html").read_text()
 
 
-@pytest.mark.thorough
+@pytest.mark.process
 def test_checks_that_one_failure_blocks_are_told_together(tmp_path: Path) -> None:
     said = run("check", adapter(tmp_path, claims=("client/core",)), "--case", "push-numbers")
     assert "push-numbers  BLOCKED (4 blocked)" in said.err
@@ -281,7 +281,7 @@ def test_checks_that_one_failure_blocks_are_told_together(tmp_path: Path) -> Non
     assert 'driver request {"id":2,"op":"push"' in said.err
 
 
-@pytest.mark.thorough
+@pytest.mark.process
 def test_requirements_without_a_case_are_counted_and_listed(tmp_path: Path) -> None:
     path, report = adapter(tmp_path, claims=("client/core",)), tmp_path / "report"
     said = run("check", path, "--case", "push-head", "--report", report)
@@ -301,7 +301,7 @@ def test_requirements_without_a_case_are_counted_and_listed(tmp_path: Path) -> N
     assert "push-head" in found["client/core"]["PUSH-1"]["cases"]
 
 
-@pytest.mark.thorough
+@pytest.mark.process
 @pytest.mark.parametrize("where", ["stdout", "both"])
 @pytest.mark.parametrize(
     "arguments",

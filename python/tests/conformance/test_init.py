@@ -18,6 +18,8 @@ from jobwire_conformance.errors import Usage
 from jobwire_conformance.setup import init
 from tests.conformance.skeletons import made
 
+pytestmark = pytest.mark.process
+
 ROOT = Path(__file__).resolve().parents[3]
 
 

@@ -91,7 +91,7 @@ def test_a_value_that_was_not_there_fails_what_speaks_of_it() -> None:
     assert (outcome.errors, outcome.status) == ([], 1)
 
 
-@pytest.mark.thorough
+@pytest.mark.process
 def test_every_obligation_of_an_inspector_is_checked() -> None:
     parts = ("inspector/", "worker/iteration", "worker/metrics")
     claims = [claim for claim in data.CLAIMS if claim.startswith(parts)]

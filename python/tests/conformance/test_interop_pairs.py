@@ -19,7 +19,7 @@ from jobwire_conformance.config import Config
 from jobwire_conformance.interop import report, run
 from jobwire_conformance.interop.run import InteropResults
 
-pytestmark = pytest.mark.thorough
+pytestmark = pytest.mark.matrix
 
 ROOT = Path(__file__).resolve().parents[3]
 DRIVERS = ROOT / "conformance" / "drivers"

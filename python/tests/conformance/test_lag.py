@@ -37,6 +37,7 @@ SET = {"set": "brief", "value": "x", "ttl": 61}
 ADD = {"zadd": "schedule", "score": "now+61.5", "raw": "x"}
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("seed", "check", "passes"),
     [

@@ -123,6 +123,7 @@ def test_a_robust_claim_needs_the_interop_claim() -> None:
         assert [statuses[claim].met for claim in claims] == met
 
 
+@pytest.mark.process
 def test_a_check_of_other_generations_is_left_out(tmp_path: Path) -> None:
     """Steps with `generations` are for these alone."""
     made = replace(config.load(adapter(tmp_path)), claims=["client/core"])

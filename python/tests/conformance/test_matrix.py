@@ -52,6 +52,7 @@ def test_a_tick_needs_every_obligation_to_have_run_and_to_hold(tmp_path: Path) -
     assert column.cell(claim, "PUSH-1") == ("unclaimed", None)
 
 
+@pytest.mark.process
 def test_a_deviation_stays_amber_and_says_why(tmp_path: Path) -> None:
     put(tmp_path / "1.json", results("client/core", status="deviation"))
     done = run("matrix", tmp_path / "1.json")
@@ -85,6 +86,7 @@ def test_what_does_not_count_is_shown_if_it_fails(tmp_path: Path) -> None:
     assert (status, note and note.why) == ("added-after", "speaks in riddles")
 
 
+@pytest.mark.process
 def test_a_gap_names_what_is_missing_with_the_way_to_see_it(tmp_path: Path) -> None:
     """[PUSH-1]: reason, message, case, the command to replay it, and a link to the requirement."""
     run_ = results("client/core", "client/bulk", status="deviation", again="jobwire conform replay")
@@ -146,6 +148,7 @@ def test_versions_generations_and_setups_of_an_implementation_are_one_group(tmp_
     ]
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("hostile_texts", [False, True])
 def test_every_link_of_the_page_has_its_goal(hostile_texts: bool, tmp_path: Path) -> None:
     """Every claim, implementation, requirement and cell has an address of its own."""
@@ -162,6 +165,7 @@ def test_every_link_of_the_page_has_its_goal(hostile_texts: bool, tmp_path: Path
     assert links - {*page.ids} == set()
 
 
+@pytest.mark.process
 def test_only_an_address_of_the_web_becomes_a_link(tmp_path: Path) -> None:
     for home, is_link in (("https://jobs.example/?a=1&b", True), ("javascript:alert(1)", False)):
         about = {"name": "examplejobs", "version": "1", "source": home}
@@ -184,6 +188,7 @@ def test_of_the_same_version_the_latest_counts(tmp_path: Path) -> None:
     assert [remark.startswith(str(tmp_path / "2.json")) for remark in remarks] == [True]
 
 
+@pytest.mark.process
 def test_a_requirement_that_this_version_does_not_have_is_shown_as_that(tmp_path: Path) -> None:
     other = results("client/core", spec="0.9")
     other["checks"][0]["requirement"] = hostile.GONE
@@ -193,6 +198,7 @@ def test_a_requirement_that_this_version_does_not_have_is_shown_as_that(tmp_path
     assert "0.9 (another one)" in text
 
 
+@pytest.mark.process
 def test_there_is_no_matrix_of_nothing(tmp_path: Path) -> None:
     done = run("matrix", tmp_path)
     assert (done.status, "no file with results" in done.err) == (64, True)

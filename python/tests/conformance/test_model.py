@@ -33,7 +33,7 @@ from jobwire_conformance.model.trial import Failure
 from jobwire_conformance.mutation import mutants
 from jobwire_conformance.wire.faults import Rewrite, Rule
 
-pytestmark = pytest.mark.thorough
+pytestmark = pytest.mark.matrix
 
 ROOT = Path(__file__).resolve().parents[3]
 REFERENCE = ROOT / "conformance" / "drivers" / "python"

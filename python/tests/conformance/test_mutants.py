@@ -22,7 +22,7 @@ from jobwire_conformance.mutation.mutants import Mutant
 from jobwire_conformance.reports import audit
 from jobwire_conformance.reports.kills import closing, markdown
 
-pytestmark = pytest.mark.thorough
+pytestmark = pytest.mark.matrix
 
 ROOT = Path(__file__).resolve().parents[3]
 REFERENCE = ROOT / "conformance" / "drivers" / "python"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+import pytest
+
 from jobwire_conformance import data
 from jobwire_conformance.mutation import mutants
 from jobwire_conformance.reports.matrix import find
@@ -15,6 +17,8 @@ from tests.conformance.pages import (
     specification,
     stale_pages,
 )
+
+pytestmark = pytest.mark.process
 
 
 def test_the_pages_in_docs_are_made_from_what_is_kept() -> None:

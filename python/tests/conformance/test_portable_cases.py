@@ -89,11 +89,13 @@ class TestRunner:
             check=False,
         )
 
+    @pytest.mark.process
     def test_the_client_passes(self, directory: Path, server: Server) -> None:
         done = self.run(EXAMPLE, directory, server.url)
         assert done.returncode == 0, done.stdout + done.stderr
         assert int(done.stdout.split()[0]) >= 20
 
+    @pytest.mark.process
     def test_a_wrong_client_is_found(self, directory: Path, server: Server, tmp_path: Path) -> None:
         wrong = tmp_path / "wrong"
         wrong.mkdir()
@@ -106,6 +108,7 @@ class TestRunner:
         assert done.returncode == 1
         assert re.search(r"^push-plain#[A-Z]+-\d+: \['LINDEX', .+ expected ", done.stdout, re.M)
 
+    @pytest.mark.process
     def test_no_case_is_a_failure(self, tmp_path: Path, server: Server) -> None:
         assert self.run(EXAMPLE, tmp_path, server.url).returncode == 1
 
@@ -114,7 +117,7 @@ class TestRunner:
         assert len([line for line in lines if line.strip()]) <= 100
 
 
-@pytest.mark.thorough
+@pytest.mark.matrix
 @pytest.mark.parametrize(
     ("mistake", "failing"),
     [
@@ -147,6 +150,7 @@ def test_the_runner_in_go(directory: Path, server: Server, mistake: str, failing
     assert bool(failing) == bool(failed) == bool(done.returncode)
 
 
+@pytest.mark.process
 def test_an_unknown_claim_is_refused(tmp_path: Path) -> None:
     said = jobwire("conform", "export", str(tmp_path), "client/cor")
     assert said.returncode == 64

@@ -335,6 +335,7 @@ def test_a_delay_holds_up_what_comes_behind_it(
     assert time.monotonic() - started >= 0.2
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(("action", "applied"), [("before", 1), ("after", 2)])
 def test_a_kill_is_a_crash_of_the_whole_process(
     server: Server, board: Switchboard, action: str, applied: int

@@ -46,6 +46,7 @@ def running(pid: int) -> bool:
     return state != "Z"
 
 
+@pytest.mark.process
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 def test_nothing_outlives_a_process_that_is_killed() -> None:
     owner = subprocess.Popen(

@@ -16,7 +16,7 @@ from tests.conformance.sample_results import put, results
 from tests.conformance.suite import run
 
 
-@pytest.mark.thorough
+@pytest.mark.process
 def test_all_reports_can_be_made_again(run_with_a_mistake: Path) -> None:
     before = {name: (run_with_a_mistake / name).read_bytes() for name in reports.FILES}
     for name in reports.FILES:
@@ -26,7 +26,7 @@ def test_all_reports_can_be_made_again(run_with_a_mistake: Path) -> None:
     assert {name: (run_with_a_mistake / name).read_bytes() for name in reports.FILES} == before
 
 
-@pytest.mark.thorough
+@pytest.mark.process
 def test_the_page_shows_a_failure_with_what_passed(run_with_a_mistake: Path) -> None:
     """[PUSH-1]: its text, expected and seen values, the commands, and how to replay it."""
     page = Page(run_with_a_mistake / "report.html")
@@ -38,6 +38,7 @@ def test_the_page_shows_a_failure_with_what_passed(run_with_a_mistake: Path) -> 
     assert page.tags.count("svg") >= 1
 
 
+@pytest.mark.process
 def test_what_happens_is_written_as_it_happens(run_with_a_mistake: Path) -> None:
     text = (run_with_a_mistake / "events.jsonl").read_text("utf-8")
     events = [json.loads(line) for line in text.splitlines()]
@@ -55,13 +56,14 @@ def test_a_run_that_left_cases_out_meets_nothing(run_with_a_mistake: Path) -> No
     assert "FETCH-2" in checks["claims"]["worker/core"].get("missing", [])
 
 
+@pytest.mark.process
 def test_without_a_trace_there_is_a_page_all_the_same(tmp_path: Path) -> None:
     put(tmp_path / "results.json", results("client/core", status="fail"))
     assert run("report", tmp_path).status == 0
     assert "The trace of this run is missing" in Page(tmp_path / "report.html").text
 
 
-@pytest.mark.thorough
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("text", "says"),
     [
@@ -85,6 +87,7 @@ def test_what_is_no_results_file_is_refused(text: str | None, says: str, tmp_pat
         assert str(tmp_path / "results.json") in done.err
 
 
+@pytest.mark.process
 def test_a_trace_that_is_none_is_refused(tmp_path: Path) -> None:
     put(tmp_path / "results.json", results("client/core", trace="trace.jsonl"))
     (tmp_path / "trace.jsonl").write_text('{"case": "x"}\n')

@@ -85,6 +85,7 @@ def test_an_implementation_without_mutants_is_told_so() -> None:
         source.load("other")
 
 
+@pytest.mark.process
 def test_a_mutant_is_found_by_a_check_of_its_requirement(reference: Config) -> None:
     sources = source.Sources.of(reference)
     (mutant,) = (each for each in sources.mutants if each.name == "pushes-at-the-tail")
@@ -101,6 +102,7 @@ def test_a_mutant_is_found_by_a_check_of_its_requirement(reference: Config) -> N
     ]
 
 
+@pytest.mark.process
 def test_an_unchanged_copy_survives(reference: Config, tmp_path: Path) -> None:
     """A patch that alters nothing has to survive, or every mutant would count as killed."""
     same = {"file": "python/jobwire/errors.py", "old": '"""', "new": '"""'}

@@ -92,7 +92,7 @@ def halves(number: int, of: int) -> list[Case]:
     return every[number::of]
 
 
-@pytest.mark.thorough
+@pytest.mark.matrix
 @pytest.mark.parametrize("part", range(3))
 def test_the_reference_meets_its_claims(part: int) -> None:
     """All cases run in generation 8.1: [PUSH-1] to [REL-12]."""
@@ -101,7 +101,7 @@ def test_the_reference_meets_its_claims(part: int) -> None:
     assert outcome.verdicts
 
 
-@pytest.mark.thorough
+@pytest.mark.matrix
 def test_the_reference_meets_its_claims_in_the_older_generation() -> None:
     """[GEN-1] and all cases whose outcome contains times."""
     fast = [case for case in cases.load() if case.crash is None and case.pace is None]
@@ -153,7 +153,7 @@ for line in sys.stdin:
 """
 
 
-@pytest.mark.thorough
+@pytest.mark.process
 def test_a_connection_that_is_used_again_is_seen(tmp_path: Path) -> None:
     """[ENV-5]: a driver can make this mistake, a mutant of the traffic cannot."""
     settings = config.load(adapter(tmp_path, CARELESS))
@@ -186,7 +186,7 @@ while True:
 """
 
 
-@pytest.mark.thorough
+@pytest.mark.process
 def test_a_job_between_its_fetch_and_its_begin_is_waited_for(tmp_path: Path) -> None:
     """A popped job will run, so a worker that holds it is not at rest. [EXEC-1]"""
     settings = config.load(adapter(tmp_path, worker=SLOW_TO_BEGIN))
@@ -218,7 +218,7 @@ while True:
 """
 
 
-@pytest.mark.thorough
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("change", "status"),
     [
@@ -268,7 +268,7 @@ while True:
 """
 
 
-@pytest.mark.thorough
+@pytest.mark.process
 def test_the_crash_matrix_cuts_at_every_command_that_writes(tmp_path: Path) -> None:
     """[REL-2]: HSETNX was once missing in the matrix's own list."""
     path = adapter(tmp_path, worker=MARKS_WITH_HSETNX, claims=("worker/core", "worker/reliable"))
@@ -316,7 +316,7 @@ while True:
 """
 
 
-@pytest.mark.thorough
+@pytest.mark.process
 def test_a_report_that_the_server_refused_for_want_of_a_script_is_waited_for(
     tmp_path: Path,
 ) -> None:
@@ -333,7 +333,7 @@ def test_a_report_that_the_server_refused_for_want_of_a_script_is_waited_for(
 # -- adapters in other languages
 
 
-@pytest.mark.thorough
+@pytest.mark.process
 def test_a_small_driver_in_another_language_is_enough() -> None:
     """[PUSH-1] [KEY-1] [PAY-9]: the sample in Perl uses only Perl's own libraries."""
     settings = config.load(ROOT / "conformance" / "drivers" / "perl")
@@ -363,7 +363,7 @@ def said(*arguments: str | Path) -> tuple[int, str, str]:
     return process.returncode, out, err
 
 
-@pytest.mark.thorough
+@pytest.mark.process
 def test_the_command_reports_in_every_form(tmp_path: Path) -> None:
     (tmp_path / "conformance.toml").write_text((REFERENCE / "conformance.toml").read_text())
     for name in ("driver.py", "worker.py"):
@@ -401,7 +401,7 @@ def test_the_command_reports_in_every_form(tmp_path: Path) -> None:
     assert said("check", tmp_path, *only)[0] == 64
 
 
-@pytest.mark.thorough
+@pytest.mark.process
 def test_a_failure_is_explained() -> None:
     status, _, err = said("check", REFERENCE, "--case", "push-head", "--mutant", "insert-at-tail")
     assert status == 1
@@ -413,7 +413,7 @@ def test_a_failure_is_explained() -> None:
     assert " push-head\n" in err
 
 
-@pytest.mark.thorough
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("arguments", "status", "says"),
     [
@@ -430,14 +430,14 @@ def test_wrong_usage_has_a_status_of_its_own(arguments: list[str], status: int, 
     assert (exited, says in err) == (status, True), err
 
 
-@pytest.mark.thorough
+@pytest.mark.process
 def test_without_a_server_it_is_the_environment() -> None:
     process = command("check", REFERENCE, "--server", "no-such-server")
     _, err = process.communicate(timeout=60)
     assert (process.returncode, "no-such-server" in err) == (4, True)
 
 
-@pytest.mark.thorough
+@pytest.mark.process
 def test_the_list_of_what_is_checked_names_the_rest() -> None:
     process = command("trace", "--json")
     out, _ = process.communicate(timeout=60)
@@ -534,7 +534,7 @@ def test_every_obligation_that_can_be_seen_is_checked() -> None:
     assert obligations.uncovered(cases.load(), data.CLAIMS) == []
 
 
-@pytest.mark.thorough
+@pytest.mark.process
 def test_cases_that_only_wait_run_beside_the_others() -> None:
     """Otherwise they take a place for 20 s each, while the processors are idle."""
     chosen = cases.load(names=["reliable-late-fetch", "sched-fleet", "retry-first", "retry-dead"])

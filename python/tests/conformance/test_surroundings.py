@@ -85,6 +85,7 @@ def midnight_passes(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return asked
 
 
+@pytest.mark.process
 def test_a_case_that_midnight_divides_is_run_again(midnight_passes: list[str]) -> None:
     """The counters of its jobs have the next date. [STAT-2]"""
     settings = replace(config.load(REFERENCE), claims=["worker/core", "worker/monitoring"])

@@ -18,10 +18,10 @@ import redis
 
 from harness.servers import Server, wait_until
 from jobwire_conformance.wire import resp
-from tests.conftest import ServerFactory
+from tests.server_fixtures import ServerFactory
 from tests.workers import environment
 
-pytestmark = pytest.mark.thorough
+pytestmark = pytest.mark.process
 
 ROOT = Path(__file__).resolve().parents[3]
 APP = """

@@ -43,9 +43,7 @@ def main(seed: int, count: int) -> None:
     pushes = 0
     write = Client.write
 
-    def die_or_write(
-        self: Client, jobs: Sequence[ReadyPayload], *, buffered: bool = True
-    ) -> None:
+    def die_or_write(self: Client, jobs: Sequence[ReadyPayload], *, buffered: bool = True) -> None:
         nonlocal pushes
         pushes += 1
         if pushes == KILL and KILL % 2:

@@ -50,7 +50,7 @@ _SUMMARY = (
 )
 CHAOS = "## Chaos"
 _CHAOS_TEXT = """\
-Made by `make chaos SECONDS=600 SEED=1 ARGS='--jobs 100000 --write'`, a column for each seed.
+Made by `.ci/release-check chaos --seconds 600 --seed 1 --jobs 100000 --write`, a column a seed.
 
 Four workers run jobs while the faults of the introduction happen at random. `overdue` counts jobs
 that stayed in flight for more than two heartbeats of a process that lived and did not run them.
@@ -65,7 +65,7 @@ def introduction() -> str:
     return f"""\
 # Guarantees under a fault at every command
 
-Made by `make faults ARGS=--write`, not by hand.
+Made by `.ci/release-check faults --write`, not by hand.
 
 The tests run a real process behind a proxy that sees every command on its way to Redis. The first
 run has no faults and records the commands. Then the process runs again for every recorded command
@@ -80,8 +80,8 @@ and every one of these faults, which strikes at exactly this command:
 
 If the process is gone, the test ends its lease, which saves a minute. Then a healthy worker runs
 the jobs that are left, and the test counts all jobs, in Redis and in a record that the jobs keep in
-another place. A process that was not killed has to recover without help. `make thorough` injects
-faults into commands that change data, `make faults` into all commands.
+another place. A process that was not killed has to recover without help. `make check` injects
+faults into commands that change data, `.ci/release-check faults` into all commands.
 
 | outcome | meaning |
 | --- | --- |
@@ -90,7 +90,7 @@ faults into commands that change data, `make faults` into all commands.
 A row stands for all commands of that name in the scenario. Scripts have faults at every call. A
 command that a worker repeats all the time has faults at its first {FEW} calls. `SCRIPT LOAD` and
 the first call of each script belong together, because the servers are new and know no scripts.
-Pauses between two tries are shortened. `make chaos` goes further than these tables: it combines
+Pauses between two tries are shortened. `.ci/release-check chaos` goes further: it combines
 faults at random for any length of time, pauses processes, restarts or kills Redis, restarts it from
 a snapshot or promotes a replica, which forget acknowledged writes, delays single messages by up to
 two leases, damages the set of owners, and runs jobs that end the event loop or cancel all tasks. It

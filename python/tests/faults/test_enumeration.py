@@ -1,4 +1,4 @@
-"""No job is lost by any fault at any command. All commands: `make faults`.
+"""No job is lost by any fault at any command. All commands: `.ci/release-check faults`.
 
 These tests inject only the most telling faults, at commands that change data.
 """
@@ -17,8 +17,6 @@ from jobwire_conformance.wire.points import Point
 from tests.faults import guarantees
 from tests.faults.runs import ROOT, Bench, Result, Run, faulty_runs
 from tests.faults.scenarios import SCENARIOS, Scenario
-
-pytestmark = pytest.mark.thorough
 
 PAGE = guarantees.PAGE.read_text(encoding="utf-8")
 
@@ -39,7 +37,13 @@ def struck(bench: Bench, scenario: Scenario, fetch: FetchMode, *faults: str) -> 
     return [*bench.all(runs)]
 
 
-@pytest.mark.parametrize("name", SCENARIOS)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.process if name == "success" else pytest.mark.matrix)
+        for name in SCENARIOS
+    ],
+)
 def test_no_fault_loses_a_job(bench: Bench, name: str) -> None:
     """GUAR-1, GUAR-2, REL-1, REL-2, REL-4, REL-8, PUSH-2, PUSH-8, BULK-6, SCHED-5, RETRY-9."""
     scenario, faults = SCENARIOS[name], ("cut after", "READONLY", "kill after")
@@ -51,6 +55,7 @@ def test_no_fault_loses_a_job(bench: Bench, name: str) -> None:
     assert {*product(scenario.certain, faults)} <= reached
 
 
+@pytest.mark.matrix
 def test_basic_fetch_loses_jobs_in_its_window_only(bench: Bench) -> None:
     """FETCH-1: LW-1, which the reliable profile does not have; so these runs can find a loss."""
     results = struck(bench, SCENARIOS["success"], "basic", "cut before", "cut after", "kill after")
@@ -59,6 +64,7 @@ def test_basic_fetch_loses_jobs_in_its_window_only(bench: Bench) -> None:
     assert fates["BRPOP", "kill after"] or fates["BRPOP", "cut after"]
 
 
+@pytest.mark.matrix
 def test_basic_fetch_puts_a_job_back_though_a_connection_ends(bench: Bench) -> None:
     """SIG-5: the process ends normally, so no job may be lost: LW-1 is for crashes."""
     run = Run(SCENARIOS["hard stop"], fetch="basic", point=Point("RPUSH", 1), fault="cut before")
@@ -71,7 +77,7 @@ def test_basic_fetch_puts_a_job_back_though_a_connection_ends(bench: Bench) -> N
 
 
 def test_the_page_has_every_scenario_and_knows_its_words() -> None:
-    assert PAGE.startswith(guarantees.introduction()), "make faults ARGS=--write"
+    assert PAGE.startswith(guarantees.introduction()), ".ci/release-check faults --write"
     tables = guarantees.rows(PAGE)
     assert list(tables) == [
         (fetch, scenario.name)
@@ -89,7 +95,7 @@ def test_the_page_has_every_scenario_and_knows_its_words() -> None:
 
 
 def test_the_page_tells_of_every_script() -> None:
-    """Every script has rows on the page; `make faults ARGS=--write` adds them.
+    """Every script has rows on the page; `.ci/release-check faults --write` adds them.
 
     Those of periodic jobs are in test_periodic_faults.py, which counts ticks.
     """

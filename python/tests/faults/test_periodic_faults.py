@@ -22,7 +22,7 @@ from jobwire_conformance.wire.points import Point, points_of
 from tests.faults import jobs
 from tests.faults.runs import ROOT, Bench, Child, label
 
-pytestmark = pytest.mark.thorough
+pytestmark = pytest.mark.matrix
 
 AMPLE = 120.0
 WINDOW = 6  # calls of each command that have faults; the others repeat them

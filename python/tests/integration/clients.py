@@ -11,15 +11,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypeVar
 
-from harness.servers import Server, redis_program, valkey_program
+from harness.servers import Server
 from jobwire import AsyncClient, Client
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.wire import Op, command
 
 T = TypeVar("T")
-# Every test would otherwise repeat the skip of `any_server`.
-PROGRAMS = [program for program in (valkey_program(), redis_program()) if program]
-
 Kind = Literal["sync", "async"]
 KINDS: tuple[Kind, Kind] = ("sync", "async")
 

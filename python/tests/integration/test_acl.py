@@ -255,7 +255,7 @@ def test_the_rules_of_a_role_are_enough(server: Server, role: str) -> None:
         assert name in used or name.partition("|")[0] in used, name
 
 
-# One command of each role is tried in `make test`, all commands of all roles in `make thorough`.
+# One command of each role is tried in `make test`, all in `make check`.
 QUICK = {
     *(("client", "lpush"), ("worker core", "brpop"), ("worker reliable", "rpop")),
     *(("scheduler", "evalsha"), ("inspector read", "llen"), ("inspector write", "zrem")),
@@ -268,7 +268,7 @@ def left_out() -> Iterator[Any]:
     for role, rules in ROLES.items():
         for name in commands_of(rules):
             if (role, name) not in SPARE:
-                marks = () if (role, name) in QUICK else pytest.mark.thorough
+                marks = () if (role, name) in QUICK else pytest.mark.process
                 yield pytest.param(role, name, marks=marks)
 
 

@@ -15,7 +15,7 @@ import pytest
 from harness.servers import Server, wait_until
 from jobwire import App
 from jobwire.connection.scripts import script
-from tests.conftest import ServerFactory
+from tests.server_fixtures import ServerFactory
 from tests.workers import brisk, running
 
 JOBS = 5
@@ -102,7 +102,7 @@ def forget_by_promotion(primary: Server, replica: Server) -> Callable[[], None]:
 
 @pytest.mark.parametrize(
     "lapse",
-    [forget_by_snapshot, pytest.param(forget_by_promotion, marks=pytest.mark.thorough)],
+    [forget_by_snapshot, pytest.param(forget_by_promotion, marks=pytest.mark.process)],
 )
 def test_outcomes_that_the_server_forgets(
     server_factory: ServerFactory,

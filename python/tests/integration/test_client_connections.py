@@ -11,8 +11,8 @@ import pytest
 
 from harness.servers import Server
 from jobwire import AsyncClient, Client
-from tests.conftest import ServerFactory
 from tests.integration.clients import Connect, echo, everything, register
+from tests.server_fixtures import ServerFactory
 
 
 @pytest.mark.parametrize("protocol", [2, 3])

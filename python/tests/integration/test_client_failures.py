@@ -31,8 +31,8 @@ from jobwire.protocol.keys import Keys
 from jobwire.protocol.normalize import JobFields
 from jobwire.protocol.reliable import fetch
 from jobwire.protocol.wire import Batch, Op, command
-from tests.conftest import ServerFactory
 from tests.integration.clients import Connect, echo, everything, listening
+from tests.server_fixtures import ServerFactory
 
 JID = "9f2c1b7a4d3e5f60718293a4"
 

@@ -27,8 +27,8 @@ from jobwire.errors import NoReply, RedisRefused
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.reliable import script_fetch
 from jobwire.protocol.wire import Batch, Op, command, once
-from tests.conftest import ServerFactory
 from tests.integration.clients import Connect, echo
+from tests.server_fixtures import ServerFactory
 from tests.workers import running
 
 
@@ -555,7 +555,7 @@ def test_a_push_that_no_replica_confirms(server: Server, connect: Connect) -> No
     assert server.client().llen("queue:default") == 1
 
 
-@pytest.mark.thorough
+@pytest.mark.process
 def test_an_application_that_asks_replicas(server: Server) -> None:
     """PUSH-8: the same through `App`; a value that is not a number is refused."""
     app = App(server.url, generation=8, wait_replicas=1)

@@ -226,6 +226,7 @@ def test_whoever_comes_second_joins_and_the_last_one_stops_it(directory: Path) -
     wait_until(lambda: not is_running(first.pid), what="the process table to forget the server")
 
 
+@pytest.mark.process
 def test_processes_that_start_at_once_share_one_server(user: Callable[[], User]) -> None:
     users = [user() for _ in range(4)]
     servers = {each.server() for each in users}
@@ -238,6 +239,7 @@ def test_processes_that_start_at_once_share_one_server(user: Callable[[], User])
     assert not is_running(pid)
 
 
+@pytest.mark.process
 def test_processes_that_end_at_once_leave_nothing(user: Callable[[], User]) -> None:
     users = [user() for _ in range(4)]
     pid = {each.server()[0] for each in users}.pop()
@@ -248,6 +250,7 @@ def test_processes_that_end_at_once_leave_nothing(user: Callable[[], User]) -> N
     assert not is_running(pid)
 
 
+@pytest.mark.process
 def test_a_server_whose_users_were_killed_is_taken_over(
     directory: Path, user: Callable[[], User]
 ) -> None:

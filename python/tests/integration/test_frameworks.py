@@ -200,6 +200,7 @@ def note() -> None: ...
 """
 
 
+@pytest.mark.process
 def test_flask_jobwire_takes_the_words_of_jobwire(tmp_path: Path) -> None:
     (tmp_path / "shop.py").write_text(WEB)
     shown = subprocess.run(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator
 
 import pytest
@@ -14,18 +13,12 @@ from jobwire.errors import RedisRefused
 from jobwire.protocol.heartbeat import LEASE_S, HeartbeatSample, Work, beat, prune, retire
 from jobwire.protocol.key_types import explained
 from jobwire.protocol.keys import Keys
-from tests.conftest import ServerFactory
-from tests.integration.clients import PROGRAMS, everything, listening
+from tests.integration.clients import everything, listening
 
 NOW = 1_795_192_067.25
 ME = "web-1:42:0123456789ab"
 KEYS = Keys()
 WORK = Work("a:b", '{"class":"A","args":["é\\u0000"], "n":1.50}'.encode(), run_at=NOW)
-
-
-@pytest.fixture(params=PROGRAMS, ids=os.path.basename)
-def any_server(request: pytest.FixtureRequest, server_factory: ServerFactory) -> Server:
-    return server_factory(program=request.param)
 
 
 @pytest.fixture

@@ -6,10 +6,14 @@ import json
 import time
 from typing import Any
 
+import pytest
+
 from harness.servers import Server, wait_until
 from tests.apps.isolated_ends import app, fail, nap, odd, seven, wait
 from tests.integration.payloads import scored
 from tests.workers import running
+
+pytestmark = pytest.mark.process
 
 
 def test_results_come_out_of_the_process(server: Server) -> None:

@@ -29,6 +29,8 @@ from tests.apps.isolated import app
 from tests.fleet import gone
 from tests.workers import environment
 
+pytestmark = pytest.mark.process
+
 
 @pytest.fixture
 def isolation() -> Iterator[Isolation]:

@@ -364,6 +364,7 @@ def test_odd_values_are_no_context(value: Any) -> None:
         assert not trace.get_current_span(found).get_span_context().is_valid
 
 
+@pytest.mark.process
 def test_an_isolated_job_carries_the_context_of_its_push(tmp_path: Path) -> None:
     """Its process has no span, so the jobs that it enqueues belong to the push."""
     traced.app.connect("redis://localhost:1/5")

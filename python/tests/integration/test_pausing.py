@@ -84,7 +84,7 @@ def silent(server: Server) -> bool:
         return len([line for line in heard() if not line.by_script]) <= 3
 
 
-@pytest.mark.thorough
+@pytest.mark.process
 def test_pausing_needs_no_more_than_two_commands_in_two_seconds(server: Server) -> None:
     """REL-9: a basic worker asks for all its threads at once."""
     app, _ = recorder()

@@ -21,7 +21,7 @@ from jobwire.protocol.periodic_entry import PeriodicEntry, tick_member
 from jobwire.worker.background.periodic import PeriodicThread
 from tests.workers import brisk, environment
 
-pytestmark = pytest.mark.thorough
+pytestmark = pytest.mark.process
 
 HOUR = 3_600
 RULES = ("none", "last", "all", "all:2")

@@ -20,8 +20,8 @@ from jobwire.protocol.dead_set import DeadSetLimits
 from jobwire.protocol.keys import Keys
 from jobwire.worker.background.poller import Poller
 from jobwire.worker.fetch.timings import DEFAULT_TIMINGS, Timings
-from tests.conftest import ServerFactory
 from tests.integration.clients import listening
+from tests.server_fixtures import ServerFactory
 
 
 @contextmanager
@@ -83,7 +83,7 @@ def quiet(client: Any) -> None:
     wait_until(settled, 60, "the pollers to wait")
 
 
-@pytest.mark.thorough
+@pytest.mark.process
 @pytest.mark.parametrize("zset", ["schedule", "retry"])
 def test_a_job_is_moved_when_it_is_due(server: Server, zset: str) -> None:
     """SCHED-11: pushed by any client, an earlier one after a later one, or already due."""
@@ -118,7 +118,7 @@ def test_many_pollers_move_each_job_once(server: Server) -> None:
     assert numbers == list(range(100))
 
 
-@pytest.mark.thorough
+@pytest.mark.process
 def test_an_idle_poller_asks_for_next_to_nothing(server: Server) -> None:
     """SCHED-27: at most ten commands in a minute, with a job that is due later."""
     client = server.client()
@@ -188,7 +188,7 @@ def test_a_fleet_looks_no_more_often_than_one_process(
         assert client.brpop("queue:q", 60) is not None
 
 
-@pytest.mark.thorough
+@pytest.mark.process
 def test_a_lost_connection_is_made_again(server: Server) -> None:
     """ENV-6 and SCHED-11: and jobs that became due meanwhile are moved."""
     client = server.client()

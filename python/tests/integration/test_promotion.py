@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -17,16 +16,10 @@ from jobwire.protocol.dead_set import DeadSetLimits
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.promotion import Promoted, promote_batch
 from jobwire.protocol.times import Generation
-from tests.conftest import ServerFactory
-from tests.integration.clients import PROGRAMS, everything, listening
+from tests.integration.clients import everything, listening
 
 NOW = 1_795_192_067.25
 KEYS = Keys()
-
-
-@pytest.fixture(params=PROGRAMS, ids=os.path.basename)
-def any_server(request: pytest.FixtureRequest, server_factory: ServerFactory) -> Server:
-    return server_factory(program=request.param)
 
 
 @pytest.fixture

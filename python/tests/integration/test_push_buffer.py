@@ -17,8 +17,8 @@ import pytest
 
 from harness.servers import Server, wait_until
 from jobwire import App, AsyncClient, BufferFull, Client, PushBuffer
-from tests.conftest import ServerFactory
 from tests.integration.clients import KINDS, Connect, Kind, connecting
+from tests.server_fixtures import ServerFactory
 from tests.workers import environment
 
 
@@ -184,6 +184,7 @@ def start(
     return process
 
 
+@pytest.mark.process
 def test_the_end_of_a_process_writes_what_is_kept(server: Server) -> None:
     server.kill()
     process = start(server, "sys.stdin.read()")
@@ -193,6 +194,7 @@ def test_the_end_of_a_process_writes_what_is_kept(server: Server) -> None:
     assert numbers(server) == [0, 1, 2]
 
 
+@pytest.mark.process
 def test_a_process_that_is_asked_to_end_writes_what_is_kept(server: Server) -> None:
     """SIGTERM, in a program that ends in order upon it, as servers of web applications do."""
     server.kill()
@@ -206,6 +208,7 @@ def test_a_process_that_is_asked_to_end_writes_what_is_kept(server: Server) -> N
     assert numbers(server) == [0, 1, 2]
 
 
+@pytest.mark.process
 def test_a_process_that_ends_during_the_absence_says_so(server: Server) -> None:
     server.kill()
     process = start(server, "")
@@ -216,6 +219,7 @@ def test_a_process_that_ends_during_the_absence_says_so(server: Server) -> None:
     assert server.client().dbsize() == 0
 
 
+@pytest.mark.process
 def test_a_child_begins_with_nothing(server: Server) -> None:
     """Of a fork: the jobs are the parent's, or they would be written twice."""
     server.kill()
@@ -236,6 +240,7 @@ if child:
     assert sorted(map(str, numbers(server))) == ["0", "1", "2", "child"]
 
 
+@pytest.mark.process
 def test_a_spool_survives_a_kill(server: Server, tmp_path: Path) -> None:
     """`kill -9`, twice: the second process takes the jobs of the first and dies as well."""
     server.kill()
@@ -257,7 +262,7 @@ def test_a_spool_survives_a_kill(server: Server, tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.thorough
+@pytest.mark.process
 def test_processes_that_share_a_spool_write_each_job_once(server: Server, tmp_path: Path) -> None:
     """Ten processes are killed; three others start at the same moment and share what is left."""
     server.kill()

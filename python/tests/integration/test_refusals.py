@@ -15,7 +15,7 @@ from harness.servers import Server, wait_until
 from jobwire import App, Client
 from jobwire.application.config import FetchMode
 from jobwire.errors import RedisRefused, RedisTrouble
-from tests.conftest import ServerFactory
+from tests.server_fixtures import ServerFactory
 from tests.workers import running
 
 # Setting, the value that makes the server refuse writes, the one that ends it, and the error.
@@ -113,7 +113,7 @@ TROUBLES: dict[str, tuple[Callable[[Server], AbstractContextManager[None]], str]
 }
 
 
-@pytest.mark.thorough
+@pytest.mark.process
 @pytest.mark.parametrize("fetch", ["reliable", "basic"])
 @pytest.mark.parametrize("name", TROUBLES)
 def test_a_worker_waits_until_the_server_is_itself_again(
@@ -160,7 +160,7 @@ def test_a_worker_waits_until_the_server_is_itself_again(
     assert client.zcard("retry") == 0
 
 
-@pytest.mark.thorough
+@pytest.mark.process
 def test_a_server_that_is_loading_is_waited_for(
     server_factory: ServerFactory, caplog: pytest.LogCaptureFixture
 ) -> None:

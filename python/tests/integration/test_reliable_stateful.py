@@ -11,6 +11,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -289,6 +290,7 @@ class Fleet(RuleBasedStateMachine):
         return texts
 
 
+@pytest.mark.process
 def test_no_job_is_lost_whatever_happens(server: Server, shell: SyncRedis) -> None:
     """REL-1, REL-2, REL-3, REL-4, REL-7 to REL-10 and REL-12."""
     client = server.client()

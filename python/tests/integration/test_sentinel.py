@@ -14,12 +14,12 @@ import pytest
 
 from harness.servers import Reaper, wait_until
 from jobwire import App, Client, MaybeWritten, RedisTrouble, RedisUnreachable
-from tests.conftest import ServerFactory
 from tests.integration.clients import KINDS, Kind, connecting
 from tests.sentinels import NAME, watched
+from tests.server_fixtures import ServerFactory
 from tests.workers import brisk, running
 
-pytestmark = pytest.mark.thorough
+pytestmark = pytest.mark.process
 
 # The full run uses 20,000; fewer are enough to see each kind of loss, and faster.
 JOBS = int(os.environ.get("JOBWIRE_TEST_FAILOVER_JOBS", "600"))
@@ -29,7 +29,7 @@ SAFE = (
 )
 
 
-@pytest.mark.slow
+@pytest.mark.real_time
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_client_finds_the_primary_and_the_next_one(
     _reaper: Reaper,  # noqa: PT019 - its value is needed
@@ -81,7 +81,7 @@ def push_for_certain(client: Client, number: int) -> int:
         time.sleep(0.05)
 
 
-@pytest.mark.slow
+@pytest.mark.real_time
 def test_a_failover_loses_no_job(
     _reaper: Reaper,  # noqa: PT019 - its value is needed
     server_factory: ServerFactory,

@@ -260,6 +260,7 @@ with testing.server() as server:
 """
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("how", ["end", "kill"])
 def test_no_server_is_left_behind(how: str, tmp_path: Path) -> None:
     """However the tests end; its directory is also removed."""

@@ -139,6 +139,7 @@ def test_a_job_puts_itself_off(server: Server, fetch: FetchMode, is_async: bool)
     assert numbers(server) == (1, 0, 0)
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("redeliver", [True, False])
 def test_a_job_is_not_put_off_for_ever(server: Server, redeliver: bool) -> None:
     """X-TIME-6: above the limit, and where nothing would bring it back, it fails."""

@@ -92,6 +92,7 @@ def test_quick_jobs_share_their_round_trips(server: Server) -> None:
     assert counts["evalsha"] <= 0.05 * jobs
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("near", [DEFAULT_TIMINGS.near_reply, 0.0])
 def test_a_thread_that_runs_quick_jobs_keeps_the_lead(
     server: Server, monkeypatch: pytest.MonkeyPatch, near: float
@@ -230,7 +231,7 @@ def make_poller(redis: SyncRedis) -> Poller:
     )
 
 
-@pytest.mark.thorough
+@pytest.mark.process
 def test_memory_does_not_grow_with_the_scheduled_set(server: Server) -> None:
     """SCHED-5: due jobs are read in batches, and jobs that are not due are not read."""
     redis = SyncRedis(server.url)
@@ -261,7 +262,7 @@ COMMUNICATING = 5
 IDLE_CONNECTIONS = WAITING + COMMUNICATING
 
 
-@pytest.mark.thorough
+@pytest.mark.process
 def test_an_idle_worker_is_hardly_seen(server: Server) -> None:
     """BEAT-1, SCHED-8, REL-1, FETCH-10: the worker waits for notices, over few connections."""
     app = App()

@@ -185,6 +185,7 @@ def test_a_payload_that_cannot_be_set_aside_is_put_back(server: Server, fetch: F
     wait_until(lambda: threading.active_count() <= before)  # no thread tries it again
 
 
+@pytest.mark.process
 @FETCH
 def test_objects_that_are_no_jobs_do_not_vanish(server: Server, fetch: FetchMode) -> None:
     """EXEC-8, EXEC-2, PAY-12: a payload without a usable class is a job of an unknown class."""
@@ -366,6 +367,7 @@ def test_middleware_wraps_in_order_and_sees_job_and_result(server: Server) -> No
         ]
 
 
+@pytest.mark.process
 @FETCH
 def test_a_job_that_middleware_skips_has_succeeded(server: Server, fetch: FetchMode) -> None:
     """EXEC-6, STAT-1, EXEC-2: except a job of an unknown class, which middleware does not see."""

@@ -252,6 +252,7 @@ def test_an_error_that_the_job_foresaw_is_nobodys_business(
     assert [record.exc_info is None for record in fails] == [name == "INFO" for name in levels]
 
 
+@pytest.mark.process
 def test_what_an_isolated_job_foresaw(
     server: Server, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -19,7 +19,7 @@ from jobwire.connection.sync import SyncRedis
 from jobwire.errors import NoReply
 from jobwire.protocol.wire import Message
 from jobwire.worker.fetch.timings import Timings
-from tests.conftest import ServerFactory
+from tests.server_fixtures import ServerFactory
 from tests.workers import brisk, running
 
 FETCH = pytest.mark.parametrize("fetch", ["reliable", "basic"])

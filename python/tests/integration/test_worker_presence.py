@@ -18,7 +18,7 @@ from jobwire import App
 from jobwire.application.config import FetchMode
 from jobwire.errors import RedisRefused
 from jobwire.protocol.heartbeat import BEAT_INTERVAL_S
-from tests.conftest import ServerFactory
+from tests.server_fixtures import ServerFactory
 from tests.workers import brisk, running
 
 FETCH = pytest.mark.parametrize("fetch", ["reliable", "basic"])

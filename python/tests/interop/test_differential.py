@@ -14,13 +14,13 @@ from typing import Any
 import pytest
 
 from harness.servers import Server
-from tests.conftest import ServerFactory
 from tests.interop.fates import Round, Side
 from tests.interop.known_differences import unexplained
 from tests.interop.python_worker import worker_process
 from tests.interop.scenarios import SERVED, Scenario, scenarios
 from tests.interop.shapes import SEED
 from tests.interop.sidekiq import RealSidekiq
+from tests.server_fixtures import ServerFactory
 
 pytestmark = pytest.mark.interop
 

@@ -26,7 +26,7 @@ def settings(name: str) -> config.Config:
     """Return the settings of a peer; the test is skipped where the peer is not set up."""
     cache = Path(os.environ.get("JOBWIRE_CACHE") or "/var/cache/jobwire")
     if not (cache / "peers" / name / ".made-from").exists():
-        pytest.skip(f"{name} is not set up: run `make peers`")
+        pytest.skip(f"{name} is not set up: run `.ci/release-check peers`")
     return config.load(DRIVERS / name)
 
 

@@ -19,10 +19,10 @@ from jobwire.protocol import periodic
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.periodic_entry import PeriodicEntry, StoredEntry
 from tests.chaos.periodic import Fleet, run
-from tests.conftest import ServerFactory
 from tests.interop.cron import VERSION, require_cron
 from tests.interop.driver import Driver
 from tests.interop.sidekiq import RealSidekiq
+from tests.server_fixtures import ServerFactory
 
 pytestmark = pytest.mark.interop
 

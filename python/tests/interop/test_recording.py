@@ -91,7 +91,7 @@ def test_recording_again_changes_nothing_else(sidekiq_version: str, tmp_path: Pa
 
 
 @pytest.mark.interop
-@pytest.mark.slow
+@pytest.mark.real_time
 def test_recording_all_of_it_again_changes_nothing_else(tmp_path: Path) -> None:
     """[BEAT-3] [FETCH-6] [INSP-4] [ITER-3] [MET-2] [SIG-4] So do those that take minutes."""
     if not all((CHROOTS / version / ".complete").exists() for version in GENERATIONS):

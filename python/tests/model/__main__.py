@@ -71,7 +71,7 @@ def check_all(out: Console, *, write: bool) -> int:
         if write:
             PAGE.write_text(page, encoding="utf-8")
         elif not PAGE.exists() or PAGE.read_text(encoding="utf-8") != page:
-            problems.append(f"{PAGE.name} is out of date; run make model ARGS=--write")
+            problems.append(f"{PAGE.name} is out of date; run .ci/release-check model --write")
     for problem in problems:
         out.print(problem, markup=False)
     states = sum(each.states for each in searches.values())

@@ -16,7 +16,7 @@ PAGE = Path(__file__).resolve().parents[3] / "docs" / "explanation" / "model.md"
 INTRODUCTION = """\
 # A model of the reliable profile
 
-Made by `make model ARGS=--write`, not by hand. Digest of the model: `{digest}`.
+Made by `.ci/release-check model --write`, not by hand. Digest of the model: `{digest}`.
 
 [lua/model](../../lua/model/reliable.pml) describes section 19 of [SPEC.md](../../SPEC.md) in
 Promela: queue, private hash, lease, owners, outcomes, recovery, audit, promotion, the end of a
@@ -25,7 +25,7 @@ any order of these steps can reach, within small bounds, and checks the properti
 A test runs some histories; a model checker runs all of them. The [fault
 runs](guarantees.md) test the real program in return, because a model is not the program.
 
-`make model` needs spin and gcc (`apt-get install spin gcc libc6-dev`) and a few minutes.
+`.ci/release-check model` needs spin and gcc (`apt-get install spin gcc libc6-dev`) and minutes.
 
 ## Properties
 
@@ -53,7 +53,7 @@ LEFT_OUT = """\
 - **A server that forgets.** Its state goes back to that of an earlier moment as a whole. Two
   servers that both take writes are left out.
 - **The program.** `python/jobwire` is not checked against the model. `python/tests` does that with
-  real servers: `test_reliable_stateful.py`, the fault runs, `make chaos`.
+  real servers: `test_reliable_stateful.py`, the fault runs, `.ci/release-check chaos`.
 """
 
 
@@ -103,9 +103,9 @@ def render(searches: Mapping[str, Search], found: Mapping[str, Search]) -> str:
         "",
         "Each mistake is compiled into the model. The search then has to find the named property "
         "violated;",
-        "a mistake that is not found fails `make model`. The steps are those of the shortest "
-        "history, or",
-        "of the first one without an end; `make model ARGS=NAME` prints it. The model found",
+        "a mistake that is not found fails the run. The steps are those of the shortest history,",
+        "or of the first one without an end; `.ci/release-check model NAME` prints it. The model",
+        "found",
         "`OWNER_REMOVED_IN_TWO_STEPS` in jobwire itself, where it is repaired.",
         "",
         "| mistake | requirement | name | found by | steps |",

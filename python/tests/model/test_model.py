@@ -1,4 +1,4 @@
-"""The model of the reliable profile, without spin: its parts and its page. `make model` runs it."""
+"""The model of the reliable profile, without spin: its parts and its page."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.model import page, plan
 
 PAGE = page.PAGE.read_text(encoding="utf-8")
 SPEC = (plan.LUA.parent / "SPEC.md").read_text(encoding="utf-8")
-MAKE = "run make model ARGS=--write"
+MAKE = "run .ci/release-check model --write"
 
 
 def test_every_script_has_a_step_or_a_reason() -> None:

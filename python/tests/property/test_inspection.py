@@ -95,7 +95,7 @@ KEYS = [
 ]
 
 
-@pytest.mark.thorough
+@pytest.mark.process
 @settings(
     max_examples=examples(60),
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],

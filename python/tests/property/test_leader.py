@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from jobwire.worker.fetch.leader import TRANSITIONS, Event, IllegalTransition, Leader, State
+from tests.profiles import examples
 
 THREADS = (11, 12, 13)
 BEGIN = {Event.FETCH: "fetch", Event.WAIT: "wait", Event.BLOCK: "block"}
@@ -106,7 +107,9 @@ class Place(RuleBasedStateMachine):
         assert leader.runs_since(self.now) == expected
 
 
-Place.TestCase.settings = settings(max_examples=200, stateful_step_count=40, deadline=None)
+Place.TestCase.settings = settings(
+    max_examples=examples(200), stateful_step_count=40, deadline=None
+)
 TestPlace = Place.TestCase
 
 

@@ -218,7 +218,7 @@ arrivals = st.lists(
 )
 
 
-@pytest.mark.thorough
+@pytest.mark.process
 @settings(max_examples=examples(150))
 @given(shapes=shapes, arrivals=arrivals)
 @example(  # quick jobs, then suddenly a slow one

@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 STORM = """
 import os, signal, subprocess, sys
 
@@ -23,6 +25,7 @@ sender.kill()
 """
 
 
+@pytest.mark.process
 def test_signals_at_any_moment_are_caught() -> None:
     """An event that the handler sets hangs here, because its lock is held already."""
     result = subprocess.run(

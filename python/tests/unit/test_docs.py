@@ -298,7 +298,7 @@ def check_command(words: list[str]) -> None:
     elif program == "jobwire":
         check_options(cli, words[1:])
     elif program == "make":
-        targets = re.findall(r"^([a-z]+):", read(ROOT / "Makefile"), re.MULTILINE)
+        targets = re.findall(r"^([a-z-]+):", read(ROOT / "Makefile"), re.MULTILINE)
         assert {word for word in words[1:] if "=" not in word} <= set(targets), words
     elif program == "pip":
         project = tomllib.loads(read(ROOT / "pyproject.toml"))["project"]

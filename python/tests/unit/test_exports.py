@@ -126,6 +126,7 @@ def loaded(program: str) -> set[str]:
     return set(words)
 
 
+@pytest.mark.process
 def test_importing_jobwire_loads_nothing_else() -> None:
     modules = loaded("import jobwire")
     assert {name for name in modules if name.startswith("jobwire")} == {"jobwire"}
@@ -133,6 +134,7 @@ def test_importing_jobwire_loads_nothing_else() -> None:
     assert heavy.isdisjoint(modules)
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("name", ["App", "Client", "JobTimeout", "WorkerConfig"])
 def test_a_program_that_enqueues_loads_no_worker_and_no_command(name: str) -> None:
     modules = loaded(f"from jobwire import {name}")
@@ -143,6 +145,7 @@ def test_a_program_that_enqueues_loads_no_worker_and_no_command(name: str) -> No
     assert heavy.isdisjoint(modules)
 
 
+@pytest.mark.process
 def test_the_command_line_imports_what_it_runs() -> None:
     program = "from jobwire.cli import cli; cli.main(['--help'], standalone_mode=False)"
     modules = loaded(program)
@@ -153,6 +156,7 @@ def test_the_command_line_imports_what_it_runs() -> None:
     assert {"rich", "yaml", "jobwire.inspect", "jobwire.testing"}.isdisjoint(modules)
 
 
+@pytest.mark.process
 def test_a_worker_without_ports_and_traces_loads_neither() -> None:
     modules = loaded(
         "from jobwire.cli.worker import worker\n"

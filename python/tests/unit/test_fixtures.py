@@ -75,6 +75,7 @@ def test_index_lists_every_file() -> None:
     assert sorted(line["file"] for line in INDEX) == sorted(present - {"index.json"})
 
 
+@pytest.mark.process
 def test_index_is_what_its_script_makes(tmp_path: Path) -> None:
     """Counts, coverage and order are generated, so a manual change fails."""
     copy = tmp_path / "fixtures"

@@ -47,7 +47,7 @@ def flaky(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.thorough
+@pytest.mark.process
 def test_a_selection_can_be_run_and_what_fails_decides_the_status(tmp_path: Path) -> None:
     """The test fails in every second run, because each run leaves a file for the next."""
     test = tmp_path / "test_wavering.py"
@@ -72,5 +72,6 @@ def test_a_selection_can_be_run_and_what_fails_decides_the_status(tmp_path: Path
     assert "every test passed" in passes.stdout
 
 
+@pytest.mark.process
 def test_wrong_usage_has_a_status_of_its_own() -> None:
     assert flaky("--runs", "0").returncode == 2

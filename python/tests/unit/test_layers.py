@@ -23,6 +23,7 @@ JOBWIRE = {
     "monitoring": "errors protocol connection application inspect",
     "ops": "errors protocol connection periodic application inspect",
     "otel": "errors protocol application",
+    "outbox": "errors protocol application",
     "settings": "errors protocol periodic application",
     "worker/fetch": "errors protocol connection",
     "worker/execute": "errors protocol connection application worker/fetch",

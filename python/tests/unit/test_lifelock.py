@@ -71,6 +71,7 @@ def start(directory: Path) -> Iterator[Start]:
             process.kill()
 
 
+@pytest.mark.process
 def test_a_killed_process_has_ended_and_a_stopped_one_has_not(mine: LifeLock, start: Start) -> None:
     """REL-11: with any name; each dead process is reported until it is forgotten."""
     process = start()
@@ -84,6 +85,7 @@ def test_a_killed_process_has_ended_and_a_stopped_one_has_not(mine: LifeLock, st
     assert mine.ended() == []
 
 
+@pytest.mark.process
 def test_an_orderly_end_leaves_nothing(mine: LifeLock, start: Start, directory: Path) -> None:
     """REL-11: such a process has returned its jobs itself."""
     process = start()
@@ -92,6 +94,7 @@ def test_an_orderly_end_leaves_nothing(mine: LifeLock, start: Start, directory: 
     assert len(list(directory.iterdir())) == 1
 
 
+@pytest.mark.process
 def test_what_a_fork_may_still_do_counts(mine: LifeLock, start: Start) -> None:
     """REL-11: a child that continues the job keeps the lock of its parent."""
     process = start(ODD, "here", "fork")
@@ -103,6 +106,7 @@ def test_what_a_fork_may_still_do_counts(mine: LifeLock, start: Start) -> None:
     wait_until(lambda: mine.ended() == [ODD], 60)
 
 
+@pytest.mark.process
 def test_others_are_not_judged(mine: LifeLock, start: Start, directory: Path) -> None:
     """REL-11: locks for another Redis or of another kernel, and files that are not locks."""
     process = start("other:1:0", "elsewhere")

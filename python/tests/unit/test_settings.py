@@ -220,6 +220,7 @@ BOMB = "a0: &a0 [1]\n" + "".join(
 )
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("name", "text", "problem"),
     [

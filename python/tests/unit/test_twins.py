@@ -100,10 +100,12 @@ def test_an_entry_that_is_never_used_is_refused(changed: Twin) -> None:
         generate(SOURCE, changed)
 
 
+@pytest.mark.process
 def test_the_committed_twins_are_up_to_date(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--check"]) == 0, capsys.readouterr().out
 
 
+@pytest.mark.process
 def test_a_stale_twin_is_named_with_the_command_and_written(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

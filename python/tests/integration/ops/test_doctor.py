@@ -13,10 +13,10 @@ from harness.servers import Server
 from jobwire.ops import Operations, survey
 from jobwire.ops.doctor import Limits
 from jobwire.protocol.keys import Keys
-from tests.conftest import ServerFactory
 from tests.integration.inspector.entries import IDENTITY, fill, payload
 from tests.integration.ops.hostile import HOSTILE
 from tests.integration.ops.test_explain import register
+from tests.server_fixtures import ServerFactory
 
 PATIENT = Limits(latency=60.0)
 

@@ -271,7 +271,7 @@ MAKERS: list[Callable[[World], str]] = [
 ]
 
 
-@pytest.mark.thorough
+@pytest.mark.process
 def test_the_first_reason_is_the_cause(server: Server) -> None:
     """C3 A5: at least 95 % of 100 faults."""
     client, draw = server.client(), random.Random(SEED)

@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from harness.debian_servers import SERVERS, DebianServer
-from tests.conftest import ServerFactory
-from tests.integration.clients import PROGRAMS
+from harness.servers import programs
 from tests.integration.scripts.shell import Shell
+from tests.server_fixtures import ServerFactory
 
 
 @pytest.fixture(
     params=[
-        *(pytest.param(program, id=os.path.basename(program)) for program in PROGRAMS),
+        *(pytest.param(program, id=os.path.basename(program)) for program in programs()),
         *(pytest.param(each, id=each.name, marks=pytest.mark.interop) for each in SERVERS),
     ]
 )

@@ -31,9 +31,9 @@ from jobwire.protocol.reliable import (
     script_retry,
 )
 from jobwire.protocol.results import Kept
-from tests.conftest import ServerFactory
 from tests.integration.clients import listening
 from tests.integration.scripts.shell import DAY, KEYS, ME, NOW, Shell, one
+from tests.server_fixtures import ServerFactory
 
 KEPT = Kept("9f2c1b7a4d3e5f60718293a4", 60, b'{"outcome":"retry","at":1.5}')
 

@@ -228,7 +228,7 @@ def entries(server: Server) -> list[tuple[str, str]]:
         return [(entry.person, entry.act) for entry in operations.journal()]
 
 
-@pytest.mark.thorough
+@pytest.mark.process
 @pytest.mark.parametrize("act", STEPS)
 def test_an_act_is_done_for_those_who_may_and_refused_to_others(server: Server, act: Act) -> None:
     fill(server)
@@ -275,7 +275,7 @@ TRIED = {"multi", "discard", "exec"}  # the doctor tries writes, which it never 
 TABS = "12345678" + "0cd9"
 
 
-@pytest.mark.thorough
+@pytest.mark.process
 def test_a_viewer_writes_nothing_in_a_crawl(server: Server) -> None:
     """All tabs, and all keys that a viewer sees: the server counts no command that writes."""
     fill(server)

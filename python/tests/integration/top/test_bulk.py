@@ -27,7 +27,7 @@ def fill(server: Server) -> None:
         )
 
 
-@pytest.mark.thorough
+@pytest.mark.process
 def test_a_filtered_selection_is_deleted_and_put_back(server: Server) -> None:
     fill(server)
     client = server.client()
@@ -65,7 +65,7 @@ def test_a_filtered_selection_is_deleted_and_put_back(server: Server) -> None:
     assert journal[2:] == [("delete", "ended", 2_000), ("delete", "begun", 0)]
 
 
-@pytest.mark.thorough
+@pytest.mark.process
 def test_a_change_goes_on_behind_the_screen_and_can_be_stopped(server: Server) -> None:
     fill(server)
     client = server.client()
@@ -91,7 +91,7 @@ def test_a_change_goes_on_behind_the_screen_and_can_be_stopped(server: Server) -
     asyncio.run(scenario())
 
 
-@pytest.mark.thorough
+@pytest.mark.process
 def test_a_group_of_failures_is_retried(server: Server) -> None:
     fill(server)
     client = server.client()

@@ -17,6 +17,8 @@ from tests.integration.top.test_acts import fill
 from tests.samples import AT, DUE, payload
 from tests.workers import running
 
+pytestmark = pytest.mark.process
+
 
 def test_each_screen_shows_the_numbers_of_the_inspector(server: Server) -> None:
     """The same numbers as jobwire.inspect, which the page and the command line show."""
@@ -164,7 +166,7 @@ def hostile(server: Server) -> None:
         operations.delete(next(iter(operations.inspector.entries("dead"))))
 
 
-@pytest.mark.thorough
+@pytest.mark.process
 def test_hostile_text_is_shown_and_does_nothing(server: Server) -> None:
     """SEC-5, SEC-6: as classes, arguments, errors, jids, queues, processes and persons."""
     hostile(server)
@@ -227,7 +229,7 @@ def test_without_colours_no_colour_is_drawn(
     asyncio.run(scenario())
 
 
-@pytest.mark.thorough
+@pytest.mark.process
 def test_redis_away_is_a_line_and_it_recovers(server: Server) -> None:
     fill(server)
 
@@ -250,7 +252,7 @@ def test_redis_away_is_a_line_and_it_recovers(server: Server) -> None:
     asyncio.run(scenario())
 
 
-@pytest.mark.thorough
+@pytest.mark.process
 def test_a_hanging_redis_does_not_hold_the_screen(server: Server) -> None:
     fill(server)
 
@@ -271,7 +273,7 @@ def test_a_hanging_redis_does_not_hold_the_screen(server: Server) -> None:
     asyncio.run(scenario())
 
 
-@pytest.mark.thorough
+@pytest.mark.process
 @pytest.mark.parametrize("key", list("1234567"))
 def test_the_cost_of_a_read_does_not_depend_on_sizes(server: Server, key: str) -> None:
     """The commands of a read, with 3 and with 20,000 members in each set and queue."""

@@ -150,7 +150,7 @@ def test_a_dry_run_without_a_match_has_no_button(server: Server) -> None:
         assert browser.forms("/bulk?place=dead&act=retry", "bulk") == []
 
 
-@pytest.mark.thorough
+@pytest.mark.process
 def test_the_dry_run_of_many_jobs_is_short(server: Server) -> None:
     fill(server, 100_000)
     with visiting(server) as browser:
@@ -175,6 +175,7 @@ def test_large_payloads_end_the_dry_run_early(server: Server) -> None:
     assert len(text) < 20_000
 
 
+@pytest.mark.process
 def test_hostile_payloads_are_shown_as_text(server: Server) -> None:
     server.client().zadd("retry", dict.fromkeys(HOSTILE, 5))
     with visiting(server) as browser:
@@ -269,7 +270,7 @@ def test_a_deletion_is_undone_to_the_same_bytes(server: Server) -> None:
         assert "no such deletion to undo" in words(browser.send(undo).text)
 
 
-@pytest.mark.thorough
+@pytest.mark.process
 def test_a_long_undo_has_a_page_with_its_progress(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:

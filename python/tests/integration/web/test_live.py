@@ -149,7 +149,7 @@ def test_a_place_is_given_back_in_every_case(begun: bool, how: str) -> None:
     asyncio.run(main())
 
 
-@pytest.mark.thorough
+@pytest.mark.process
 def test_redis_goes_away_and_comes_back(server: Server) -> None:
     with open_app(server) as (url, _), closing(Events(f"{url}/changes")) as page:
         page.next()
@@ -161,7 +161,7 @@ def test_redis_goes_away_and_comes_back(server: Server) -> None:
         page.until("menu", '<span class="count">1</span>')
 
 
-@pytest.mark.thorough
+@pytest.mark.process
 def test_a_hanging_redis_holds_neither_files_nor_other_visitors_for_long(server: Server) -> None:
     """Each request waits for the same answer of Redis, not one after the other."""
     with open_app(server) as (url, _):

@@ -180,6 +180,7 @@ def test_a_wsgi_application_mounts_it_without_updates(server: Server) -> None:
         adapter.loop.close()
 
 
+@pytest.mark.process
 def test_several_redis_in_one_page(server: Server, server_factory: Any) -> None:
     other = server_factory()
     other.client().zadd("dead", {payload("b"): 5})

@@ -162,6 +162,7 @@ def check_form(server: Server, form: Form, role: Role) -> None:
         ended.set()
 
 
+@pytest.mark.process
 def test_every_act_is_refused_below_its_role_and_done_in_it(server: Server) -> None:
     """Role x every act x every form of it that any page has."""
     _, by_act = all_forms(server)

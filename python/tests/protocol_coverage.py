@@ -1,0 +1,66 @@
+"""Branches of jobwire.protocol that the tests run through: a pytest plugin.
+
+Only where the variable JOBWIRE_COVERAGE names a directory for the data, and only during tests
+that interrupt no thread: a thread that is traced can hang when an exception strikes it.
+`pytest_plugins` lists this module before the ones that import jobwire, because the definitions
+count as well.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from coverage import Coverage
+
+__all__ = ["DIRECTORY"]
+
+DIRECTORY = os.environ.get("JOBWIRE_COVERAGE")
+_ROOT = Path(__file__).parent
+_TRACED = (
+    *("unit/", "property/", "integration/scripts/", "integration/inspector/"),
+    *(f"integration/test_{name}" for name in ("client", "enqueue", "heartbeat", "iteration.py")),
+    *(f"integration/test_{name}" for name in ("poller", "promotion", "pushing", "periodic.py")),
+    *(f"integration/test_{name}" for name in ("redis_url", "reliable_stateful", "results")),
+    *(f"integration/test_{name}" for name in ("time.py", "cancelling", "wakeup")),
+)
+
+
+class _Tracer:
+    """Traces from its start until the collection ends, then during the chosen tests."""
+
+    def __init__(self, directory: str) -> None:
+        self._coverage = Coverage(
+            data_file=f"{directory}/{os.getpid()}",
+            branch=True,
+            source=[str(_ROOT.parent / "jobwire" / "protocol")],
+        )
+        self._on = False
+
+    def turn(self, on: bool) -> None:
+        if on != self._on:
+            self._on = on
+            (self._coverage.start if on else self._coverage.stop)()
+
+    def save(self) -> None:
+        self.turn(False)
+        self._coverage.save()
+
+
+_tracer = _Tracer(DIRECTORY) if DIRECTORY else None
+if _tracer:
+    _tracer.turn(True)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    if _tracer:
+        _tracer.turn(item.path.relative_to(_ROOT).as_posix().startswith(_TRACED))
+    return (yield)
+
+
+def pytest_sessionfinish() -> None:
+    if _tracer:
+        _tracer.save()
