@@ -78,7 +78,7 @@ def test_a_stop_interrupts_a_job_that_writes_to_the_log(server: Server, workers:
     assert worker.lines()[-1]["msg"] == "stopped"
 
 
-@pytest.mark.slow
+@pytest.mark.real_time
 @pytest.mark.process
 def test_a_worker_whose_threads_hang_is_not_alive(server: Server, workers: Workers) -> None:
     """SIG-5, REL-3: no thread can write to the log any more, as if a job had lost its lock."""
