@@ -14,7 +14,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Collection, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, TypeVar
 
 import jobwire
@@ -56,6 +56,7 @@ from jobwire.worker.fetch.reliable import ReliableFetcher
 from jobwire.worker.fetch.source import JobSource, OutcomeSink
 from jobwire.worker.fetch.timings import DEFAULT_TIMINGS, Timings
 from jobwire.worker.process.capsule import Capsule
+from jobwire.worker.process.progress import Part, Progress
 
 if TYPE_CHECKING:
     from jobwire.worker.execute.isolation import Isolation
@@ -154,6 +155,7 @@ class Launcher:
         self._canceller = Canceller(self._redis, self._keys, self._cancel, timings)
         self._beaten_at = 0.0  # monotonic
         self._classes = Classes()
+        self._progress = Progress(self._parts(), limit=timings.stuck_after)
         self._heartbeat = HeartbeatThread(
             self._redis,
             self._keys,
@@ -173,6 +175,7 @@ class Launcher:
             quiet=self._quiet.is_set,
             on_signal=on_signal,
             on_beat=self._on_beat,
+            stuck=self._progress.stuck,
             audit=self._audit,
             timings=timings,
         )
@@ -192,10 +195,12 @@ class Launcher:
         """URL of the Redis server."""
         return self._redis.url
 
-    @property
-    def turned(self) -> float:
-        """Time at which the heartbeat thread last began a round, monotonic seconds."""
-        return self._heartbeat.turned
+    def stuck(self) -> str:
+        """Return the reason that this process does not work and must be restarted, or ""."""
+        silent = time.monotonic() - self._heartbeat.turned
+        if silent > self._timings.stuck_after:
+            return f"heartbeat thread stuck for {silent:.0f} s"
+        return self._progress.stuck()
 
     @property
     def busy(self) -> bool:
@@ -279,6 +284,20 @@ class Launcher:
             self._periodic.start()
         return info
 
+    def _parts(self) -> dict[str, Part]:
+        """Return the parts of the process that have to make progress."""
+
+        def threads(capsule: Capsule) -> Part:
+            # A restart does not help a thread that waits for Redis.
+            return lambda: capsule.step() if self._heartbeat.reaches else None
+
+        parts: dict[str, Part] = {"ticker": self._ticker.step}
+        for capsule in self._capsules:
+            name = capsule.shape.name
+            parts[f"fetching of capsule {name}"] = capsule.fetch_step
+            parts[f"each thread of capsule {name}"] = threads(capsule)
+        return parts
+
     def _cancel(self, ids: Collection[str]) -> None:
         """Refuse and end jobs that were cancelled. [X-CANCEL-3] [X-CANCEL-7]"""
         self._marks.ids = ids
@@ -350,6 +369,12 @@ class Launcher:
             # released: with such threads left, a call of the log may never return.
             _log.info("stopped")
         return put_back
+
+    def abandon(self) -> None:
+        """Put back what can be put back, for a process that ends at once. It writes no log."""
+        for capsule in self._capsules:
+            with suppress(RedisTrouble):
+                capsule.put_back()
 
     def dump(self) -> None:
         """Write the stack of every thread and task to the log. [SIG-3]"""
