@@ -27,6 +27,7 @@ raise.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
@@ -222,6 +223,10 @@ class RedisUnreachable(RedisTrouble, ConnectionError):
     refused: bool = False
 
 
+# In the text of NOPERM, which is inside an ERR if a script met it.
+_FORBIDDEN_COMMAND = re.compile("no permissions to run the '([^']+)' command")
+
+
 class RedisRefused(RedisTrouble):
     """The server answered with an error and did nothing. [PUSH-8]
 
@@ -234,8 +239,10 @@ class RedisRefused(RedisTrouble):
     """
 
     def __init__(self, message: str, replies: Sequence[Any] = ()) -> None:
-        super().__init__(message)
         self.code = message.split(" ", 1)[0]
+        if named := _FORBIDDEN_COMMAND.search(message):
+            message += f"; the rule +{named[1]} of ACL SETUSER allows it"
+        super().__init__(message)
         self.replies = replies
 
 

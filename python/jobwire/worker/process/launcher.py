@@ -27,6 +27,7 @@ from jobwire.connection.sync import SyncRedis
 from jobwire.errors import ConfigError, NoReply, RedisRefused, RedisTrouble, RedisUnreachable
 from jobwire.monitoring.figures import Classes, ClassFigures, Figures, merged
 from jobwire.periodic.line import available
+from jobwire.protocol import permissions
 from jobwire.protocol.dead_set import DeadSetLimits
 from jobwire.protocol.heartbeat import LEASE_S, Work, process_info
 from jobwire.protocol.key_types import explained
@@ -259,6 +260,8 @@ class Launcher:
             info = _patiently(self.check_server, (NoReply,))
             for warning in info.warnings:
                 _log.warning(warning)
+            if self.config.fetch == "reliable":
+                self._warn_of_refused()
             self._generation = _patiently(self._find_generation)
             for callback in self.app.events.callbacks("startup"):
                 self._call(callback)
@@ -284,6 +287,23 @@ class Launcher:
         self._marks.ids = ids
         for capsule in self._capsules:
             capsule.cancel(ids)
+
+    def _warn_of_refused(self) -> None:
+        """Log each command of the scripts that the server refuses to this user. [SEC-3]"""
+        queue = next(name for each in self.config.capsules.values() for name in each.queues)
+        tried = permissions.of_scripts(self._keys, self.identity, queue)
+        try:
+            found = self._redis.run(permissions.refused(tried))
+        except RedisTrouble:
+            return  # the start finds it also, and says it
+        for name, reply in found.items():
+            _log.error(
+                "Redis refuses %s to this user, so jobs can stay where they are: add the rule +%s, "
+                "and those of SEC-3 for keys: %s",
+                name,
+                name.lower(),
+                reply.message,
+            )
 
     def _find_generation(self) -> Generation:
         try:
