@@ -231,11 +231,12 @@ class RedisRefused(RedisTrouble):
     """The server answered with an error and did nothing. [PUSH-8]
 
     The exception is a transaction that failed in part, because Redis does not roll back: if one of
-    the queues of a push is not a list, the jobs for the other queues are `written`.
+    the queues of a push is not a list, the jobs for the other queues are `written`. So are those of
+    a push whose MULTI alone was refused, by an ACL or a proxy without transactions.
 
     Attributes:
         code: The first word of the message.
-        replies: The reply to EXEC, if a transaction failed in part.
+        replies: The replies to the commands, if a transaction failed in part.
     """
 
     def __init__(self, message: str, replies: Sequence[Any] = ()) -> None:
