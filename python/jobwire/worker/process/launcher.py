@@ -262,6 +262,8 @@ class Launcher:
                 _log.warning(warning)
             if self.config.fetch == "reliable":
                 self._warn_of_refused()
+            if info.restored:
+                self._heartbeat.doubt_leases("Redis has restarted with its data")
             self._generation = _patiently(self._find_generation)
             for callback in self.app.events.callbacks("startup"):
                 self._call(callback)
