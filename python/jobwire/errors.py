@@ -223,6 +223,13 @@ class RedisUnreachable(RedisTrouble, ConnectionError):
     refused: bool = False
 
 
+# Replies of a server that may take the same commands later.
+_TEMPORARY = frozenset(
+    [
+        *("BUSY", "CLUSTERDOWN", "LOADING", "MASTERDOWN", "MISCONF", "NOREPLICAS", "OOM"),
+        *("READONLY", "TRYAGAIN"),
+    ]
+)
 # In the text of NOPERM, which is inside an ERR if a script met it.
 _FORBIDDEN_COMMAND = re.compile("no permissions to run the '([^']+)' command")
 
@@ -245,6 +252,11 @@ class RedisRefused(RedisTrouble):
             message += f"; the rule +{named[1]} of ACL SETUSER allows it"
         super().__init__(message)
         self.replies = replies
+
+    @property
+    def temporary(self) -> bool:
+        """True if the server may accept the same command later."""
+        return self.code in _TEMPORARY
 
 
 class BufferFull(RedisTrouble):

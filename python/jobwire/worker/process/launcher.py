@@ -36,6 +36,7 @@ from jobwire.protocol.ordering import QueueOrder
 from jobwire.protocol.plural import counted
 from jobwire.protocol.server import ServerInfo, check_server
 from jobwire.protocol.times import Generation
+from jobwire.protocol.wire import command, once
 from jobwire.worker.background.audit import Audit, gather
 from jobwire.worker.background.canceller import Canceller
 from jobwire.worker.background.heartbeat import HeartbeatThread, rss
@@ -242,7 +243,13 @@ class Launcher:
             UnfitServer, RedisTrouble: As `start`, for the server as it is now.
         """
         if self._server is None:
-            self._server = self._redis.run(check_server(self._keys))
+            info = self._redis.run(check_server(self._keys))
+            try:  # a write without effect: the server may answer, and take no writes for a while
+                self._redis.run(once(command("ZADD", self._keys.retry, "XX", 0, "x")))
+            except RedisRefused as error:
+                if error.temporary:
+                    raise
+            self._server = info
         return self._server
 
     def start(self) -> ServerInfo:
