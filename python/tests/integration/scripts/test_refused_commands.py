@@ -207,3 +207,16 @@ def test_a_worker_names_the_rules_that_it_lacks(
     with Operations(limited.url) as operations:
         findings = {each.code: each for each in operations.doctor()}
     assert "ZADD" in findings["commands-refused"].evidence
+
+
+def test_a_tick_stays_if_the_history_has_another_type(server: Server) -> None:
+    """X-CRON-18: `overlap=skip` reads it before it takes the tick; the error names the key."""
+    shell = Shell(server)
+    act = a_tick(shell)
+    history = KEYS.cron_history(loaded(shell).member)
+    shell.plain.set(history, "x")
+    before = shell.plain.keys()
+    with pytest.raises(RedisRefused, match=f"WRONGTYPE {history} is a string, not a list"):
+        shell.run(act)
+    assert sorted(shell.plain.keys()) == sorted(before)
+    shell.redis.close()
