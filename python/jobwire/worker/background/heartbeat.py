@@ -13,7 +13,7 @@ from pathlib import Path
 from jobwire.connection.connect import safe_url
 from jobwire.connection.sync import SyncRedis
 from jobwire.errors import RedisRefused, RedisTrouble
-from jobwire.protocol.heartbeat import HeartbeatSample, Work, beat, prune, retire
+from jobwire.protocol.heartbeat import LEASE_S, HeartbeatSample, Work, beat, prune, retire
 from jobwire.protocol.key_types import explained
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.plural import counted
@@ -86,6 +86,7 @@ class HeartbeatThread:
         self._is_stuck = False
         self._audit = audit
         self._recovers = audit is not None
+        self._beaten = False
         self._held = 0  # private entries, as of the last beat
         self._shown = 0  # running jobs, as of the last beat
         self._life = LifeLock(identity, scope=f"{safe_url(redis.url)} {keys.namespace}")
@@ -93,6 +94,7 @@ class HeartbeatThread:
         self._one_at_a_time = threading.Lock()
         self._scanned: bytes | None = b"0"  # cursor; None at the end
         self._recovered_once = False
+        self._leases_count_from = 0.0  # time.monotonic()
         self._stranded: set[str] = set()  # dead processes in the log
         duties = {
             "heartbeat": self.beat,
@@ -151,9 +153,21 @@ class HeartbeatThread:
                 )
             )
             self._held = answer.held
+            if answer.anew and self._beaten:
+                self.doubt_leases("the lease of this process had ended")
+            self._beaten = True
             self._shown = len(sample.works)
         if answer.signal is not None:
             self._on_signal(answer.signal)
+
+    def doubt_leases(self, reason: str) -> None:
+        """Recover nothing for a lease without proof of death. [REL-17]
+
+        While Redis was away, living processes could not renew their leases.
+        """
+        if self._recovers:
+            self._leases_count_from = time.monotonic() + LEASE_S
+            _log.warning("%s; waiting %d s before jobs of others are recovered", reason, LEASE_S)
 
     def close(self) -> None:
         """Stop beating and leave the set of processes. [BEAT-7]"""
@@ -238,6 +252,7 @@ class HeartbeatThread:
 
     def _recover(self) -> None:
         ended = self._life.ended()
+        doubtful = time.monotonic() < self._leases_count_from
         recovered = self._redis.run(
             recover(
                 self._keys,
@@ -245,9 +260,10 @@ class HeartbeatThread:
                 now=time.time(),
                 ended=ended,
                 every=self._timings.heartbeat_interval / 2 if self._recovered_once else None,
+                only_ended=doubtful,
             )
         )
-        self._recovered_once = True
+        self._recovered_once = self._recovered_once or not doubtful
         for identity, count in recovered.items():
             if isinstance(count, int):
                 _log.warning("put back %s of dead process %s", counted(count, "job"), identity)

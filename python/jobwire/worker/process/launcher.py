@@ -27,6 +27,7 @@ from jobwire.connection.sync import SyncRedis
 from jobwire.errors import ConfigError, NoReply, RedisRefused, RedisTrouble, RedisUnreachable
 from jobwire.monitoring.figures import Classes, ClassFigures, Figures, merged
 from jobwire.periodic.line import available
+from jobwire.protocol import permissions
 from jobwire.protocol.dead_set import DeadSetLimits
 from jobwire.protocol.heartbeat import LEASE_S, Work, process_info
 from jobwire.protocol.key_types import explained
@@ -35,6 +36,7 @@ from jobwire.protocol.ordering import QueueOrder
 from jobwire.protocol.plural import counted
 from jobwire.protocol.server import ServerInfo, check_server
 from jobwire.protocol.times import Generation
+from jobwire.protocol.wire import command, once
 from jobwire.worker.background.audit import Audit, gather
 from jobwire.worker.background.canceller import Canceller
 from jobwire.worker.background.heartbeat import HeartbeatThread, rss
@@ -246,7 +248,13 @@ class Launcher:
             UnfitServer, RedisTrouble: As `start`, for the server as it is now.
         """
         if self._server is None:
-            self._server = self._redis.run(check_server(self._keys))
+            info = self._redis.run(check_server(self._keys))
+            try:  # a write without effect: the server may answer, and take no writes for a while
+                self._redis.run(once(command("ZADD", self._keys.retry, "XX", 0, "x")))
+            except RedisRefused as error:
+                if error.temporary:
+                    raise
+            self._server = info
         return self._server
 
     def start(self) -> ServerInfo:
@@ -264,6 +272,10 @@ class Launcher:
             info = _patiently(self.check_server, (NoReply,))
             for warning in info.warnings:
                 _log.warning(warning)
+            if self.config.fetch == "reliable":
+                self._warn_of_refused()
+            if info.restored:
+                self._heartbeat.doubt_leases("Redis has restarted with its data")
             self._generation = _patiently(self._find_generation)
             for callback in self.app.events.callbacks("startup"):
                 self._call(callback)
@@ -303,6 +315,23 @@ class Launcher:
         self._marks.ids = ids
         for capsule in self._capsules:
             capsule.cancel(ids)
+
+    def _warn_of_refused(self) -> None:
+        """Log each command of the scripts that the server refuses to this user. [SEC-3]"""
+        queue = next(name for each in self.config.capsules.values() for name in each.queues)
+        tried = permissions.of_scripts(self._keys, self.identity, queue)
+        try:
+            found = self._redis.run(permissions.refused(tried))
+        except RedisTrouble:
+            return  # the start finds it also, and says it
+        for name, reply in found.items():
+            _log.error(
+                "Redis refuses %s to this user, so jobs can stay where they are: add the rule +%s, "
+                "and those of SEC-3 for keys: %s",
+                name,
+                name.lower(),
+                reply.message,
+            )
 
     def _find_generation(self) -> Generation:
         try:

@@ -410,9 +410,9 @@ class _Process:
 
 
 def _may_pass(error: RedisTrouble) -> bool:
-    """True if Redis may accept the same command later."""
+    """True if Redis may accept the same command later. [ENV-6]"""
     if isinstance(error, RedisRefused):
-        return error.code == "LOADING"
+        return error.temporary
     return not getattr(error, "refused", False)
 
 
