@@ -19,7 +19,7 @@ from jobwire_conformance import data
 pytestmark = pytest.mark.matrix
 
 ROOT = Path(__file__).resolve().parents[3]
-ACTION = ROOT / ".ci" / "action" / "action.yml"
+ACTION = ROOT / "packaging" / "action" / "action.yml"
 PERL = ROOT / "conformance" / "drivers" / "perl"
 
 
@@ -63,7 +63,7 @@ class Job:
             **{name: self._put_in(value) for name, value in step.get("env", {}).items()},
             **{f"GITHUB_{name}": str(path) for name, path in self._files.items()},
             "RUNNER_TEMP": str(self._temporary),
-            "GITHUB_ACTION_PATH": str(self._directory / "checkout" / ".ci" / "action"),
+            "GITHUB_ACTION_PATH": str(self._directory / "checkout" / "packaging" / "action"),
             "PATH": os.pathsep.join([*reversed(added), os.environ["PATH"]]),
         }
         # A runner calls a shell like this.
@@ -168,7 +168,7 @@ def test_it_installs_the_checkout_that_it_belongs_to(
             f'[project]\nname = "{name}"\nversion = "1"\n{extras}'
         )
         (directory / "back.py").write_text(_BACKEND.replace("standin", name))
-    (checkout / ".ci" / "action").mkdir(parents=True)
+    (checkout / "packaging" / "action").mkdir(parents=True)
     (tmp_path / "conformance.toml").write_text("")
     job = Job(action, tmp_path, python=sys.executable)
     status, shown = job.run()
@@ -182,7 +182,7 @@ def test_it_installs_the_checkout_that_it_belongs_to(
 
 def test_the_container_has_all_that_the_packages_are_made_of(tmp_path: Path) -> None:
     """The files that it copies are enough to build both wheels."""
-    text = (ROOT / ".ci" / "container" / "Containerfile").read_text()
+    text = (ROOT / "packaging" / "container" / "Containerfile").read_text()
     copied = [
         source
         for line in re.findall(r"^COPY (?!--from)(.+)$", text, re.MULTILINE)
