@@ -20,7 +20,7 @@ from jobwire.inspect.display import display_args, display_class
 from jobwire.inspect.entry import Entry, backtrace_lines, entry
 from jobwire.inspect.formats import ago, clean, duration, to_json
 from jobwire.inspect.reading import decode_json, number, whole
-from tests.unit.test_layers import IMPURE, MODULES, imports
+from tests.unit.test_layers import IMPURE, imports
 
 NOW = 1_795_192_067.25
 OLD, NEW = (
@@ -234,9 +234,7 @@ def test_only_the_inspectors_themselves_are_impure() -> None:
     for path in package.glob("*.py"):
         shells = ("sync", "aio", "periodic_sync", "periodic_aio", "__init__")
         if path.stem not in shells:
-            tops = {
-                module.partition(".")[0] for module in imports(path.read_text("utf-8"), MODULES)
-            }
+            tops = {module.partition(".")[0] for module in imports(path.read_text("utf-8"))}
             assert tops & IMPURE == set(), path.name
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -90,7 +91,8 @@ def allowed(name: str, rules: dict[str, str]) -> set[str]:
     return {name, *names}
 
 
-def imports(source: str, modules: set[str]) -> set[str]:
+@cache
+def imports(source: str) -> set[str]:
     """Return every module that is imported, anywhere in the source."""
     names: set[str] = set()
     for node in ast.walk(ast.parse(source)):
@@ -101,7 +103,7 @@ def imports(source: str, modules: set[str]) -> set[str]:
             base = node.module or ""
             for alias in node.names:
                 full = f"{base}.{alias.name}"
-                names.add(full if full in modules else base)
+                names.add(full if full in MODULES else base)
     return names
 
 
@@ -109,7 +111,7 @@ def faults(source: str, name: str, package: str = "jobwire") -> list[str]:
     """Return the imports that are forbidden for a module in this room."""
     rules = PACKAGES[package][1]
     wrong = []
-    for module in sorted(imports(source, MODULES)):
+    for module in sorted(imports(source)):
         top = module.partition(".")[0]
         if top == package:
             target = room(module, rules)
@@ -168,9 +170,9 @@ def test_twins_do_not_know_each_other() -> None:
     base = PACKAGES["jobwire"][0]
     for one, other in (("sync", "aio"), ("aio", "sync")):
         source = (base / "connection" / f"{one}.py").read_text("utf-8")
-        assert f"jobwire.connection.{other}" not in imports(source, MODULES)
+        assert f"jobwire.connection.{other}" not in imports(source)
     client = (base / "application" / "client.py").read_text("utf-8")
-    assert "jobwire.application.aio" not in imports(client, MODULES)
+    assert "jobwire.application.aio" not in imports(client)
 
 
 @pytest.mark.parametrize("package", PACKAGES)
@@ -183,7 +185,7 @@ def test_the_tables_name_no_room_in_vain(package: str) -> None:
 def test_modules_import_each_other_in_no_circle() -> None:
     """Imports for types also count, because a circle makes two modules one."""
     graph = {
-        module_name(package, path): imports(path.read_text("utf-8"), MODULES) & MODULES
+        module_name(package, path): imports(path.read_text("utf-8")) & MODULES
         for package, path in ALL
     }
     graph = {name: targets - {name, *PACKAGES} for name, targets in graph.items()}

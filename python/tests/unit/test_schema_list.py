@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 from jsonschema import Draft202012Validator
 
 from tests.rows import over
@@ -41,6 +42,7 @@ OBJECTS = [
 ]
 
 
+@pytest.mark.process
 @over(("name", "part"), OBJECTS)
 def test_there_is_a_schema_of_it(name: str, part: str | None) -> None:
     schema: dict[str, Any] = json.loads((SCHEMA / f"{name}.json").read_text("utf-8"))

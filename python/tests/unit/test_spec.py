@@ -47,20 +47,24 @@ def test_the_text_is_not_empty() -> None:
     assert [fence.language for fence in SPEC.fences if fence.language == "json"]
 
 
+@pytest.mark.process
 def test_real_sidekiq_was_asked() -> None:
     """A test, a recording or a reason is there; differences of generations are stated."""
     assert list(lints.of_oracle(SPEC, citations())) == []
 
 
+@pytest.mark.process
 def test_cited_ids_exist() -> None:
     assert list(lints.of_citations(SPEC, citations(), ANNEXES)) == []
 
 
+@pytest.mark.process
 def test_citations_of_every_kind_are_found() -> None:
     present = {kind for kinds in citations().values() for kind in kinds}
     assert present == {"code", "schema", "script", "fixture", "test", "prose"}
 
 
+@pytest.mark.process
 def test_every_obligation_is_named_by_a_test() -> None:
     assert without_test() == []
 
@@ -123,6 +127,7 @@ def test_only_tests_name_ids(source: str, names: bool) -> None:
     assert ids == (["KEY-1"] if names else [])
 
 
+@pytest.mark.process
 def test_reader_ignores_blocks_in_code_fences() -> None:
     assert read(f"```text\n{BLOCK}```\n").requirements == ()
 
