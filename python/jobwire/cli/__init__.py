@@ -65,9 +65,11 @@ _NO_SUITE = "this command needs the conformance suite: pip install 'jobwire[conf
 def cli() -> None:
     """Background jobs for Python over Redis: a worker, a client, tools.
 
-    The URL of Redis comes from the first of these that is set: --redis, JOBWIRE_REDIS_URL, the
-    variable that REDIS_PROVIDER names, REDIS_URL, the settings file (see `jobwire config`), the
-    server that `jobwire dev` runs in this directory. The default is redis://localhost:6379/0.
+    The URL of Redis comes from the first of these that is set: --redis, the application that
+    --require, JOBWIRE_APP or the settings file names, JOBWIRE_REDIS_URL, the variable that
+    REDIS_PROVIDER names, REDIS_URL, the settings file (see `jobwire config`), the server that
+    `jobwire dev` runs in this directory. The default is redis://localhost:6379/0. The namespace is
+    that of --namespace, or of the application.
 
     Exit status: 0 done; 1 a named item does not exist, or the doctor found an error; 2 wrong usage
     or an invalid job; 3 the application cannot be loaded; 4 Redis cannot be used; 5 a push that may

@@ -15,7 +15,7 @@ import click
 
 import jobwire
 from jobwire.cli.exits import EXIT_UNEXPECTED
-from jobwire.cli.options import find_redis, redis_option
+from jobwire.cli.options import app_option, find_redis, redis_option
 from jobwire.cli.output import show
 from jobwire.cli.sheet import Column, Sheet
 from jobwire.cli.terminal import pretty
@@ -27,6 +27,7 @@ QUICK = {"jobs": 500, "lone": 20, "waiting": 100}
 
 
 @click.command()
+@app_option
 @redis_option
 @click.option(
     "--jobs",
@@ -64,7 +65,7 @@ def bench(
     """
     from jobwire.bench import BenchFailed, BenchServer, Plan, Result, Surroundings, run
 
-    redis, source = find_redis(url)
+    redis, source, _ = find_redis(url)
     sizes = dict(QUICK) if quick else {}
     if jobs is not None:
         sizes |= {"jobs": jobs, "waiting": min(jobs, sizes.get("waiting", Plan().waiting))}

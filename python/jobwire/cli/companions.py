@@ -64,11 +64,13 @@ def split(commands: Sequence[str]) -> list[list[str]]:
     return split
 
 
-def page_command(port: int) -> list[str] | None:
+def page_command(port: int, app: str | None, redis: str | None) -> list[str] | None:
     """Return the command that serves jobwire's page; None if the extra `web` is missing.
 
     Args:
         port: The port to prefer; any other one if it is taken.
+        app: `MODULE:APP` of the worker; None if it has none.
+        redis: URL that a flag gave the worker; None for that of the application.
     """
     if any(find_spec(name) is None for name in _PAGE_NEEDS):
         return None
@@ -78,7 +80,9 @@ def page_command(port: int) -> list[str] | None:
             probe.bind(("127.0.0.1", port))
         except OSError:
             port = 0
-    return [sys.executable, "-m", "jobwire", "web", "--port", str(port)]
+    command = [sys.executable, "-m", "jobwire", "web", "--port", str(port)]
+    command += ["--require", app] if app else []
+    return [*command, "--redis", redis] if redis else command
 
 
 def run_beside(stack: ExitStack, commands: Sequence[Sequence[str]], url: str) -> None:

@@ -87,14 +87,17 @@ def dev(
 
     Commands of --with find the Redis in JOBWIRE_REDIS_URL. They end with this command.
     """
-    commands = _commands(beside, page)
     if server_only:
-        return _serve(port, commands)
+        return _serve(port, _commands(beside, page))
     # In development there is one process, and a person waits for its scheduled jobs, and for a
     # restart.
     settings = worker_settings(**options)
     settings = settings.otherwise("poll_interval", 1.0, SOURCE).otherwise("timeout", 5.0, SOURCE)
     settings.worker()  # reports errors before the log starts
+    given = settings.values["redis"]
+    commands = _commands(
+        beside, page, settings["app"], given.value if given.giver == "flag" else None
+    )
     greet(settings)
     set_up_log(settings, alone=True)
     if reloads and reloading.can_reload():
@@ -119,13 +122,18 @@ def dev(
         return process.run(app, serve_all_queues(app, settings).worker(), source=source)
 
 
-def _commands(beside: Sequence[str], page: bool | None) -> list[list[str]]:
+def _commands(
+    beside: Sequence[str],
+    page: bool | None,
+    app: str | None = None,
+    redis: str | None = None,
+) -> list[list[str]]:
     """Return the commands to run beside the worker: none in a process that reload has started."""
     if SUPERVISOR in os.environ:
         return []
     commands = split(beside)
     if page is not False:
-        serve = page_command(PORT)
+        serve = page_command(PORT, app, redis)
         if serve is None and page:
             raise click.UsageError("--web: needs pip install 'jobwire[web]'")
         commands += [] if serve is None else [serve]

@@ -20,7 +20,7 @@ from jobwire.application.jobtype import JobType
 from jobwire.cli.exits import EXIT_NOT_FOUND, EXIT_OK, AppNotLoaded
 from jobwire.cli.groups import did_you_mean
 from jobwire.cli.loading import app_of, load_app
-from jobwire.cli.options import redis_of, redis_option, time_span, unnamed_redis
+from jobwire.cli.options import namespace_option, redis_of, redis_option, time_span, unnamed_redis
 from jobwire.connection.connect import safe_url
 from jobwire.errors import InvalidArgument, InvalidJob, RedisTrouble
 from jobwire.protocol.normalize import Options
@@ -75,7 +75,7 @@ class _Command(click.Command):
 @click.option(
     "--at", metavar="TIME", help="Run the job at this time: 2026-12-24T18:00:00Z or epoch seconds."
 )
-@click.option("--namespace", help="Prefix of every key. [default: the application's, or none]")
+@namespace_option
 def enqueue(
     class_name: str,
     args: Sequence[str],

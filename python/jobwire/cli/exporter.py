@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from jobwire.cli.ending import EndSignals
-from jobwire.cli.options import find_redis, redis_option
+from jobwire.cli.options import app_option, find_redis, namespace_option, redis_option
 from jobwire.connection.connect import safe_url
 from jobwire.monitoring import routes
 from jobwire.monitoring.exposition import require_prometheus
@@ -19,8 +19,9 @@ PORT = 9927
 
 
 @click.command()
+@app_option
 @redis_option
-@click.option("--namespace", default="", help="Prefix of every key.")
+@namespace_option
 @click.option(
     "-p",
     "--port",
@@ -42,7 +43,7 @@ PORT = 9927
     show_default=True,
     help="Queues with numbers of their own. The others are added up as the queue (other).",
 )
-def exporter(url: str | None, namespace: str, port: int, host: str, max_queues: int) -> int:
+def exporter(url: str | None, namespace: str | None, port: int, host: str, max_queues: int) -> int:
     """Serve the numbers of a Redis to Prometheus, until TERM or INT.
 
     They are the numbers of all queues, sets and processes, also if only Sidekiq uses this Redis.
@@ -52,8 +53,8 @@ def exporter(url: str | None, namespace: str, port: int, host: str, max_queues: 
     A scrape costs two round trips to Redis, at most once a second.
     """
     require_prometheus("jobwire exporter")
-    redis, source = find_redis(url)
-    reader = FleetReader(redis, namespace)
+    redis, source, prefix = find_redis(url, namespace)
+    reader = FleetReader(redis, prefix)
     paths = {
         "/metrics": routes.fleet_metrics(lambda: reader, most_queues=max_queues),
         "/queues": routes.queues(lambda: reader),

@@ -37,7 +37,7 @@ _common = options(change_options, json_option)
 
 @click.command(context_settings=_HELP)
 @_common
-def doctor(url: str | None, namespace: str, as_json: bool) -> int:
+def doctor(url: str | None, namespace: str | None, as_json: bool) -> int:
     """Find problems of a Redis, its queues and its processes.
 
     It changes nothing. An error means that jobs are lost or do not run; a warning, that this may
@@ -62,7 +62,7 @@ def doctor(url: str | None, namespace: str, as_json: bool) -> int:
     help="Look at the next N jobs of each queue.",
 )
 @_common
-def explain(jid: str, examine: int, url: str | None, namespace: str, as_json: bool) -> int:
+def explain(jid: str, examine: int, url: str | None, namespace: str | None, as_json: bool) -> int:
     """Say where the job JID is, why it does not run now, and how to make it run.
 
     Exit status: 0 the job was found; 1 it was not; 2 wrong usage; 4 Redis cannot be used.
@@ -161,7 +161,7 @@ def groups(places: tuple[str, ...], examine: int | None, as_json: bool, **given:
     help="Show at most this many.",
 )
 @_common
-def journal(limit: int, url: str | None, namespace: str, as_json: bool) -> int:
+def journal(limit: int, url: str | None, namespace: str | None, as_json: bool) -> int:
     """Show the changes that people made with jobwire, newest first.
 
     A change of many jobs has two entries, "begun" and "ended". The last column has the id for
@@ -200,7 +200,7 @@ def journal(limit: int, url: str | None, namespace: str, as_json: bool) -> int:
 @click.command(context_settings=_HELP)
 @click.argument("undo_id", metavar="ID")
 @_common
-def undo(undo_id: str, url: str | None, namespace: str, as_json: bool) -> int:
+def undo(undo_id: str, url: str | None, namespace: str | None, as_json: bool) -> int:
     """Put jobs back that were deleted less than 24 hours ago.
 
     ID is the one that the deletion printed; 'jobwire journal' has it as well. The jobs return with

@@ -6,21 +6,26 @@ import logging
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import click
 
 import jobwire
 from jobwire.application.app import App
-from jobwire.application.redis_url import redis_url, unnamed_address
+from jobwire.application.redis_url import unnamed_address
+from jobwire.cli.exits import AppNotLoaded
+from jobwire.cli.loading import app_of
 from jobwire.errors import ConfigError
 from jobwire.settings import SETTINGS, Setting, Settings, resolve
 from jobwire.worker.execute.joblog import insist, set_up
 from jobwire.worker.process.notify import SUPERVISOR
 
 __all__ = [
+    "Place",
+    "app_option",
     "find_redis",
     "insist_on_log",
+    "namespace_option",
     "redis_of",
     "redis_option",
     "serve_all_queues",
@@ -36,6 +41,34 @@ F = TypeVar("F", bound=Callable[..., Any])
 redis_option = click.option(
     "--redis", "url", metavar="URL", help="Redis or Valkey, like redis://localhost:6379/0."
 )
+namespace_option = click.option(
+    "--namespace", help="Prefix of every key. [default: the application's, or none]"
+)
+_APP = f"{__name__}.app"  # where a command keeps its --require, which `find_redis` reads
+
+
+def _keep_app(context: click.Context, _option: click.Parameter, value: str | None) -> None:
+    context.meta[_APP] = value
+
+
+app_option = click.option(
+    "-r",
+    "--require",
+    "app",
+    metavar="MODULE:APP",
+    expose_value=False,
+    callback=_keep_app,
+    help="Application whose Redis and namespace to use. [env: JOBWIRE_APP] "
+    "[default: app in jobwire.toml]",
+)
+
+
+class Place(NamedTuple):
+    """The Redis of a command, the source of its URL, and the prefix of its keys."""
+
+    url: str
+    source: str
+    namespace: str
 
 
 def time_span(_context: click.Context, _option: click.Parameter, value: str | None) -> float | None:
@@ -50,16 +83,27 @@ def time_span(_context: click.Context, _option: click.Parameter, value: str | No
         raise click.BadParameter(str(error)) from None
 
 
-def find_redis(url: str | None, app_url: str | None = None) -> tuple[str, str]:
-    """Return the URL of the Redis to use, and its source."""
-    if url:
-        return url, "from --redis"
-    if app_url:
-        return app_url, "from the application"
-    if from_environment := redis_url(None, os.environ):
-        return from_environment
-    settings = resolve({}, os.environ, Path.cwd(), names=["redis"])
-    return redis_of(None, settings) or unnamed_redis(settings)
+def find_redis(url: str | None, namespace: str | None = None) -> Place:
+    """Return the Redis and the namespace that the worker of this application would use.
+
+    Args:
+        url: The value of --redis.
+        namespace: The value of --namespace.
+
+    Raises:
+        AppNotLoaded: The application cannot be imported, and not both values are given.
+    """
+    context = click.get_current_context(silent=True)
+    flags = {"app": context.meta.get(_APP) if context else None, "redis": url}
+    settings = resolve(flags, os.environ, Path.cwd(), names=["app", "redis"])
+    app = None
+    if settings["app"] and (url is None or namespace is None):
+        try:
+            app = app_of(settings)
+        except AppNotLoaded as error:
+            raise AppNotLoaded(f"{error}; --redis and --namespace do without it") from error
+    prefix = namespace if namespace is not None else app.namespace if app else ""
+    return Place(*(redis_of(app, settings) or unnamed_redis(settings)), prefix)
 
 
 def redis_of(app: App | None, settings: Settings) -> tuple[str, str] | None:

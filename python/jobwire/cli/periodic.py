@@ -14,14 +14,13 @@ from jobwire.cli.exits import EXIT_NOT_FOUND, EXIT_OK, NotFound
 from jobwire.cli.groups import Group, did_you_mean
 from jobwire.cli.inspect.change import agreed
 from jobwire.cli.inspect.options import (
+    change_options,
     json_option,
-    namespace_option,
     operating,
     options,
     yes_option,
 )
 from jobwire.cli.loading import load_app
-from jobwire.cli.options import redis_option
 from jobwire.cli.sheet import Column, Moment, Sheet, Styled
 from jobwire.inspect.formats import clean, iso, to_json
 from jobwire.inspect.periodic import PeriodicJob
@@ -35,8 +34,7 @@ __all__ = ["periodic"]
 
 _HELP = {"help_option_names": ["-h", "--help"]}
 _common = options(
-    redis_option,
-    namespace_option,
+    change_options,
     click.option(
         "--cron-namespace",
         default=DEFAULT_NAMESPACE,
@@ -61,7 +59,9 @@ def periodic() -> None:
 
 
 @contextmanager
-def _opened(url: str | None, namespace: str, cron_namespace: str) -> Iterator[PeriodicOperations]:
+def _opened(
+    url: str | None, namespace: str | None, cron_namespace: str
+) -> Iterator[PeriodicOperations]:
     with operating(url, namespace) as operations:
         yield operations.periodic(cron_namespace)
 

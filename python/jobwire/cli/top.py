@@ -35,7 +35,7 @@ __all__ = ["top"]
     help="Acts that are possible: none, those on jobs and queues, or all.",
 )
 @click.option("--read-only", is_flag=True, help="Same as --role viewer.")
-def top(url: str | None, namespace: str, interval: float, role: str, read_only: bool) -> int:
+def top(url: str | None, namespace: str | None, interval: float, role: str, read_only: bool) -> int:
     """Show and change queues, jobs and processes in the terminal, until q.
 
     The screen shows its keys; ? shows all. Every change is written to the journal, in the name of
@@ -47,8 +47,8 @@ def top(url: str | None, namespace: str, interval: float, role: str, read_only: 
         raise ConfigError("jobwire top: needs a terminal; 'jobwire inspect' does without one")
     from jobwire.top.app import TopApp
 
-    redis, _ = find_redis(url)
-    with operating(redis, namespace, check_role("viewer" if read_only else role)) as operations:
+    redis, _, prefix = find_redis(url, namespace)
+    with operating(redis, prefix, check_role("viewer" if read_only else role)) as operations:
         app = TopApp(operations, address=safe_url(redis), interval=interval)
         try:
             app.run()

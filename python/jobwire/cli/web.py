@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from jobwire.cli.options import find_redis, redis_option
+from jobwire.cli.options import app_option, find_redis, namespace_option, redis_option
 from jobwire.connection.connect import safe_url
 from jobwire.errors import ConfigError
 
@@ -27,8 +27,9 @@ STOP_S = 2  # for requests that are under way
 
 
 @click.command()
+@app_option
 @redis_option
-@click.option("--namespace", default="", help="Prefix of every key.")
+@namespace_option
 @click.option(
     "-p",
     "--port",
@@ -56,7 +57,7 @@ STOP_S = 2  # for requests that are under way
 )
 def web(
     url: str | None,
-    namespace: str,
+    namespace: str | None,
     port: int,
     host: str,
     prefix: str,
@@ -89,7 +90,7 @@ def web(
             f"--host: {host} can be reached from other machines, and there is no password; set"
             " JOBWIRE_WEB_TOKEN or JOBWIRE_WEB_USERS, or leave --host out"
         )
-    redis, source = find_redis(url)
+    redis, source, keyspace = find_redis(url, namespace)
     several = {"main": redis, **_named(also)} if also else redis
     here = Visitor(_person(), "admin")
     app = WebApp(
@@ -97,7 +98,7 @@ def web(
         authorize=Passwords(accounts) if accounts else lambda request: here,
         redact=hiding if hide_arguments else None,
         read_only=read_only,
-        namespace=namespace,
+        namespace=keyspace,
         secret=os.environ.get("JOBWIRE_WEB_SECRET"),
     )
     config = uvicorn.Config(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,7 +13,7 @@ import pytest
 
 from harness.servers import Reaper, Server, wait_until
 from jobwire.settings import SETTINGS
-from tests.workers import Workers, jobwire
+from tests.workers import Workers, environment, jobwire
 
 TOML = """\
 app = "shop:app"
@@ -145,3 +147,149 @@ def test_a_worker_needs_no_arguments(server: Server, workers: Workers, tmp_path:
     ended = jobwire("enqueue", "Note", "1", "-q", "critical", REDIS_URL=server.url)
     assert ended.returncode == 0, ended.stderr
     wait_until(lambda: client.llen("test:ran") == 1, timeout=60)
+
+
+ASK_EVERY_COMMAND = """
+import contextlib, io, json, os, sys
+import click
+import jobwire.bench, jobwire.cli.enqueue, jobwire.cli.exporter, jobwire.cli.inspect.options
+import jobwire.web
+from jobwire import App
+from jobwire.cli import cli, main
+
+how, *more = sys.argv[1:]
+
+class Found(BaseException):
+    pass
+
+def found(url, *rest, **named):
+    raise Found(url, named.get("namespace", rest[0] if rest else ""))
+
+def leaves(group, *path):
+    for name in group.list_commands(click.Context(group)):
+        command = group.get_command(click.Context(group), name)
+        if isinstance(command, click.Group):
+            yield from leaves(command, *path, name)
+        elif any(option.name == "url" for option in command.params) and name != "validate":
+            yield (*path, name), command
+
+def words_of(command):
+    for each in command.params:
+        if isinstance(each, click.Argument):
+            yield {"class_name": "greet", "place": "dead", "source": "entries.toml"}.get(
+                each.name, "x")
+        elif each.name in ("yes", "any_class"):
+            yield each.opts[-1]
+    if command.name == "reschedule":
+        yield "--in=5"
+
+def run(*words):
+    sys.argv = ["jobwire", *words, *more]
+    if how == "django":
+        from django.core.management import execute_from_command_line
+        execute_from_command_line(["manage.py", *sys.argv])
+    elif how == "flask":
+        import flask.cli
+        sys.argv[:1] = ["flask", "--app", "shop", "jobwire"]
+        flask.cli.main()
+    else:
+        main()
+
+class Terminal(io.StringIO):
+    isatty = lambda self: True
+
+def answer(*words):
+    out = Terminal()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):
+        try:
+            run(*words)
+        except Found as place:
+            return list(place.args)
+        except SystemExit:
+            return out.getvalue()
+
+sys.stdin = Terminal()
+open("entries.toml", "w").write("")
+shown = answer("config", "--json")
+assert "{" in shown, shown
+answers = {"config": json.loads(shown[shown.index("{"):])["settings"]["redis"]["value"]}
+App.connect = lambda app, url: found(url, app.namespace)  # config has loaded the application
+jobwire.cli.enqueue.Client = found
+jobwire.cli.inspect.options.Inspector = jobwire.cli.inspect.options.Operations = found
+jobwire.cli.exporter.FleetReader = jobwire.web.WebApp = jobwire.bench.BenchServer = found
+for path, command in leaves(cli):
+    answers[" ".join(path)] = answer(*path, *words_of(command))
+print(json.dumps(answers))
+"""
+URL = "redis://127.0.0.1:1/5"
+JOBS = "from jobwire import App\napp = App(%s, namespace='shop')\n@app.job\ndef greet(): ...\n"
+WEB = f"""
+import flask
+from jobwire.flask import Jobs
+from jobs import app
+web = flask.Flask("shop")
+web.config["JOBWIRE_REDIS_URL"] = "{URL}"
+jobs = Jobs(app, web)
+"""
+DJANGO_JOBS = "from jobwire.django import app\n@app.job\ndef greet(): ...\n"
+SETTINGS_PY = f"""
+INSTALLED_APPS = ["jobwire.django", "shop"]
+JOBWIRE = {{"URL": "{URL}", "NAMESPACE": "shop"}}
+"""
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(
+    ("how", "files", "variables", "namespace"),
+    [
+        (
+            ["jobwire"],
+            {"jobs.py": JOBS % repr(URL), "jobwire.toml": "app = 'jobs:app'"},
+            {},
+            "shop",
+        ),
+        (
+            ["jobwire"],
+            {"jobs.py": JOBS % None, "jobwire.toml": f"app = 'jobs:app'\nredis = '{URL}'"},
+            {},
+            "shop",
+        ),
+        (["jobwire", "-r", "jobs:app"], {"jobs.py": JOBS % repr(URL)}, {}, "shop"),
+        (
+            ["jobwire"],
+            {"jobs.py": JOBS % repr(URL)},
+            {"JOBWIRE_APP": "jobs:app", "JOBWIRE_REDIS_URL": "redis://127.0.0.1:2"},
+            "shop",
+        ),
+        (["jobwire"], {}, {"REDIS_URL": URL}, ""),
+        (["flask"], {"jobs.py": JOBS % None, "shop.py": WEB}, {}, "shop"),
+        (
+            ["django"],
+            {"settings.py": SETTINGS_PY, "shop/jobs.py": DJANGO_JOBS},
+            {"DJANGO_SETTINGS_MODULE": "settings"},
+            "shop",
+        ),
+    ],
+    ids=["toml-app", "toml-redis", "require", "variable-app", "variable", "flask", "django"],
+)
+def test_every_command_uses_the_redis_and_the_namespace_of_the_configuration(
+    tmp_path: Path, how: list[str], files: dict[str, str], variables: dict[str, str], namespace: str
+) -> None:
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    done = subprocess.run(
+        [sys.executable, "-c", ASK_EVERY_COMMAND, *how],
+        cwd=tmp_path,
+        env=environment(**variables),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    answers = json.loads(done.stdout)
+    assert answers.pop("config") == URL
+    assert len(answers) > 40
+    answers["bench"] = [*answers["bench"][:1], namespace]  # its keys have a prefix of their own
+    assert answers == {name: [URL, namespace] for name in answers}

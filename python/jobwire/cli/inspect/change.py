@@ -126,7 +126,7 @@ def reschedule(
     delay: float | None,
     at: str | None,
     url: str | None,
-    namespace: str,
+    namespace: str | None,
 ) -> int:
     """Change the time at which jobs are due."""
     if place not in ("schedule", "retry"):
@@ -149,7 +149,7 @@ def reschedule(
 @click.argument("place", callback=_place, metavar="PLACE")
 @yes_option
 @change_options
-def clear(place: str, yes: bool, url: str | None, namespace: str) -> int:
+def clear(place: str, yes: bool, url: str | None, namespace: str | None) -> int:
     """Delete all jobs of a PLACE in one step.
 
     PLACE is scheduled, retries, dead, unreadable or queue:NAME.
@@ -167,7 +167,7 @@ def clear(place: str, yes: bool, url: str | None, namespace: str) -> int:
 @click.command()
 @click.argument("names", metavar="QUEUE...", nargs=-1, required=True)
 @change_options
-def pause(names: tuple[str, ...], url: str | None, namespace: str) -> int:
+def pause(names: tuple[str, ...], url: str | None, namespace: str | None) -> int:
     """Pause queues: jobwire's workers fetch no jobs from them. Sidekiq's workers do not stop."""
     with operating(url, namespace) as operations:
         for name in names:
@@ -179,7 +179,7 @@ def pause(names: tuple[str, ...], url: str | None, namespace: str) -> int:
 @click.command()
 @click.argument("names", metavar="QUEUE...", nargs=-1, required=True)
 @change_options
-def unpause(names: tuple[str, ...], url: str | None, namespace: str) -> int:
+def unpause(names: tuple[str, ...], url: str | None, namespace: str | None) -> int:
     """Unpause queues: workers fetch jobs from them again."""
     missing = []
     with operating(url, namespace) as operations:
@@ -198,7 +198,7 @@ def _signal_command(command: str, text: str) -> click.Command:
     @yes_option
     @change_options
     def send(
-        identities: tuple[str, ...], every: bool, yes: bool, url: str | None, namespace: str
+        identities: tuple[str, ...], every: bool, yes: bool, url: str | None, namespace: str | None
     ) -> int:
         if bool(identities) == every:
             raise click.UsageError(
@@ -232,7 +232,7 @@ _SIGNAL_COMMANDS = [
 @click.command()
 @click.argument("jids", metavar="JID...", nargs=-1, required=True)
 @change_options
-def cancel(jids: tuple[str, ...], url: str | None, namespace: str) -> int:
+def cancel(jids: tuple[str, ...], url: str | None, namespace: str | None) -> int:
     """Cancel jobs: remove those that wait, and ask those that run to end."""
     with operating(url, namespace) as operations:
         for jid in jids:
@@ -243,7 +243,7 @@ def cancel(jids: tuple[str, ...], url: str | None, namespace: str) -> int:
 @click.command("mark-deploy")
 @click.argument("label")
 @change_options
-def mark_deploy(label: str, url: str | None, namespace: str) -> int:
+def mark_deploy(label: str, url: str | None, namespace: str | None) -> int:
     """Mark a deployment in the metrics charts, with a LABEL such as v1.2."""
     with operating(url, namespace) as operations:
         made = operations.mark_deploy(label)

@@ -15,7 +15,13 @@ import click
 from jobwire.cli import output
 from jobwire.cli.exits import EXIT_NOT_FOUND, EXIT_OK, NotFound
 from jobwire.cli.groups import did_you_mean
-from jobwire.cli.options import find_redis, redis_option, time_span
+from jobwire.cli.options import (
+    app_option,
+    find_redis,
+    namespace_option,
+    redis_option,
+    time_span,
+)
 from jobwire.cli.sheet import Sheet
 from jobwire.inspect import Filter, Inspector, SetName
 from jobwire.ops import Operations, Role
@@ -27,7 +33,6 @@ __all__ = [
     "filter_options",
     "json_option",
     "limit_option",
-    "namespace_option",
     "not_found",
     "opened",
     "operating",
@@ -61,12 +66,12 @@ def options(*options: Callable[[F], F]) -> Callable[[F], F]:
     return add
 
 
-namespace_option = click.option("--namespace", default="", help="Prefix of every key.")
 json_option = click.option(
     "--json", "as_json", is_flag=True, help="Print one JSON object per line."
 )
 yes_option = click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 view_options = options(
+    app_option,
     redis_option,
     namespace_option,
     json_option,
@@ -78,7 +83,7 @@ view_options = options(
         help="Update the output every SECONDS, until Ctrl-C.",
     ),
 )
-change_options = options(redis_option, namespace_option)
+change_options = options(app_option, redis_option, namespace_option)
 limit_option = click.option(
     "-n",
     "--limit",
@@ -120,22 +125,22 @@ def filter_of(given: dict[str, Any]) -> Filter:
 
 
 @contextmanager
-def opened(url: str | None, namespace: str) -> Iterator[Inspector]:
+def opened(url: str | None, namespace: str | None) -> Iterator[Inspector]:
     """Open an inspector."""
-    redis, _ = find_redis(url)
-    with Inspector(redis, namespace=namespace) as inspector:
+    redis, _, prefix = find_redis(url, namespace)
+    with Inspector(redis, namespace=prefix) as inspector:
         yield inspector
 
 
 @contextmanager
-def operating(url: str | None, namespace: str, role: Role = "admin") -> Iterator[Operations]:
+def operating(url: str | None, namespace: str | None, role: Role = "admin") -> Iterator[Operations]:
     """Open operations, by default of an admin: the user of a shell can do anything with Redis.
 
     The person in the journal is the user of the system, at this host.
     """
-    redis, _ = find_redis(url)
+    redis, _, prefix = find_redis(url, namespace)
     person = f"{_user()}@{socket.gethostname()}"
-    with Operations(redis, namespace=namespace, person=person, role=role) as operations:
+    with Operations(redis, namespace=prefix, person=person, role=role) as operations:
         yield operations
 
 
@@ -150,7 +155,7 @@ def view(
     make: Callable[[Inspector], Sheet],
     *,
     url: str | None,
-    namespace: str,
+    namespace: str | None,
     as_json: bool,
     watch: float | None,
     limit: int | None = 0,

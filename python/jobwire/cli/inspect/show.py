@@ -104,7 +104,9 @@ _SET_COMMANDS = [
 @click.command()
 @click.argument("jid")
 @view_options
-def job(jid: str, watch: float | None, as_json: bool, url: str | None, namespace: str) -> int:
+def job(
+    jid: str, watch: float | None, as_json: bool, url: str | None, namespace: str | None
+) -> int:
     """Show all details of one job. Searches all queues and sets."""
     if watch is not None:
         raise click.UsageError("--watch does not work for a single job")
