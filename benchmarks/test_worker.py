@@ -34,6 +34,9 @@ class Memory:
         self._jobs = iter(jobs)
         self.recorded = 0
 
+    def step(self) -> object:
+        return None
+
     def take(self, ran: float | None) -> InFlightJob | None:
         return next(self._jobs, None)
 

@@ -26,6 +26,13 @@ if owners ~= "set" and owners ~= "none" then
   local problem = " is a " .. owners .. ", not a set: delete or rename it"
   return redis.error_reply("WRONGTYPE " .. KEYS[3] .. problem)
 end
+-- The same for the rules of the user. A server before 7.0 cannot be asked.
+for command, key in pairs({ hset = KEYS[1], sadd = KEYS[3] }) do
+  if redis.acl_check_cmd and not redis.acl_check_cmd(command, key, "1:", "") then
+    local problem = "NOPERM User has no permissions to run the '" .. command .. "' command on "
+    return redis.error_reply(problem .. key)
+  end
+end
 local wanted = tonumber(ARGV[2])
 local sequence = tonumber(ARGV[3])
 local taken, broken, paused = {}, {}, {}

@@ -20,22 +20,29 @@
 --            id to remove from the cancelled jobs (empty: none)
 -- Returns  the fields that were not held any more; nothing was stored for those
 
--- No command may fail after an entry is gone, because a script is not rolled back. After a write
--- the memory limit cannot make one fail, but a key of another type can.
+-- A script is not rolled back. So each key is checked first, and a job is added to its new place
+-- before its entry goes. A rule that refuses a command that removes or trims is found by a call
+-- without effect; after it the memory limit refuses nothing any more.
 local kind = redis.call("TYPE", KEYS[2]).ok
 if kind ~= "zset" and kind ~= "none" then
   return redis.error_reply("WRONGTYPE " .. KEYS[2] .. " is not a sorted set")
 end
+redis.call("HDEL", KEYS[1], "")
+if ARGV[5] ~= "" then
+  redis.call("ZREMRANGEBYSCORE", KEYS[2], 1, 0)
+  redis.call("ZREMRANGEBYRANK", KEYS[2], 1, 0)
+end
 local lost = {}
 local any_returned = redis.call("EXISTS", KEYS[7]) == 1
 for i = 8, #ARGV, 6 do
-  local fetched = any_returned and redis.call("HGET", KEYS[1], ARGV[i])
-  if redis.call("HDEL", KEYS[1], ARGV[i]) == 0 then
+  local fetched = redis.call("HGET", KEYS[1], ARGV[i])
+  if not fetched then
     lost[#lost + 1] = ARGV[i]
   else
     if ARGV[i + 2] ~= "" then
       redis.call("ZADD", KEYS[2], ARGV[i + 1], ARGV[i + 2])
     end
+    redis.call("HDEL", KEYS[1], ARGV[i])
     -- pcall: a result or counter that cannot be written must not undo the outcome.
     if ARGV[i + 4] ~= "" then
       redis.pcall("SET", KEYS[11 + (i - 2) / 6], ARGV[i + 4], "EX", ARGV[i + 3])
@@ -43,7 +50,7 @@ for i = 8, #ARGV, 6 do
     if ARGV[i + 5] ~= "" then
       redis.pcall("ZREM", KEYS[10], ARGV[i + 5])
     end
-    if fetched then
+    if any_returned then
       local digest = redis.sha1hex(fetched)
       redis.pcall("HDEL", KEYS[7], digest, digest .. ":recovered")
       redis.pcall("ZREM", KEYS[8], digest)

@@ -15,8 +15,9 @@
 -- ARGV[8]  1 if this call was made before and got no reply, else 0
 -- Returns  1, or 0 if the job was not held any more and nothing was stored
 
--- No command may fail after the entry is gone, because a script is not rolled back. After a write
--- the memory limit cannot make one fail, but a key of another type can.
+-- A script is not rolled back. So each key is checked first, and a job is added to its new place
+-- before its entry goes. A rule that refuses a command that removes or trims is found by a call
+-- without effect; after it the memory limit refuses nothing any more.
 local kind = redis.call("TYPE", KEYS[2]).ok
 if kind ~= "zset" and kind ~= "none" then
   return redis.error_reply("WRONGTYPE " .. KEYS[2] .. " is not a sorted set")
@@ -28,8 +29,11 @@ if not fetched then
   end
   return 0
 end
-redis.call("HDEL", KEYS[1], ARGV[2])
+redis.call("HDEL", KEYS[1], "")
+redis.call("ZREMRANGEBYSCORE", KEYS[2], 1, 0)
+redis.call("ZREMRANGEBYRANK", KEYS[2], 1, 0)
 redis.call("ZADD", KEYS[2], ARGV[4], ARGV[3])
+redis.call("HDEL", KEYS[1], ARGV[2])
 redis.call("ZREMRANGEBYSCORE", KEYS[2], "-inf", ARGV[5])
 -- Ranks 0 to -limit leave limit - 1 jobs: Sidekiq's own off-by-one, kept on purpose. [DEAD-3]
 redis.call("ZREMRANGEBYRANK", KEYS[2], 0, -tonumber(ARGV[6]))

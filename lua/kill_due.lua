@@ -8,10 +8,16 @@ local kind = redis.call("TYPE", KEYS[2]).ok
 if kind ~= "zset" and kind ~= "none" then
   return redis.error_reply("WRONGTYPE " .. KEYS[2] .. " is not a sorted set")
 end
+-- A script is not rolled back. So a member is added to its new place before it goes, and a rule that
+-- refuses a command that removes or trims is found by a call without effect.
+redis.call("ZREM", KEYS[1], "\0")
+redis.call("ZREMRANGEBYSCORE", KEYS[2], 1, 0)
+redis.call("ZREMRANGEBYRANK", KEYS[2], 1, 0)
 local moved = {}
 for i = 4, #ARGV do
-  if redis.call("ZREM", KEYS[1], ARGV[i]) == 1 then
+  if redis.call("ZSCORE", KEYS[1], ARGV[i]) then
     redis.call("ZADD", KEYS[2], ARGV[1], ARGV[i])
+    redis.call("ZREM", KEYS[1], ARGV[i])
     moved[#moved + 1] = ARGV[i]
   end
 end

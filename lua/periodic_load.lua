@@ -14,24 +14,17 @@ table.sort(known)
 if ARGV[1] ~= "" and redis.sha1hex(table.concat(known, "\n")) ~= ARGV[1] then
   return -1
 end
+-- A script is not rolled back. So an entry gets its fields before its name and loses them before it,
+-- and a rule that refuses SREM is found by a call without effect.
+redis.call("SREM", KEYS[1], "")
 local removed = 0
-local key, word = 2, 4
-for _ = 1, ARGV[3] do
-  -- An entry that another program has taken over is not of this schedule any more.
-  if redis.call("HGET", KEYS[key], "jw_source") == ARGV[2] then
-    redis.call("SREM", KEYS[1], ARGV[word])
-    redis.call("DEL", KEYS[key], KEYS[key + 1], KEYS[key + 2])
-    removed = removed + 1
-  end
-  key, word = key + 3, word + 1
-end
+local key, word = 2 + 3 * ARGV[3], 4 + ARGV[3]
 while key < #KEYS do
   local hash = KEYS[key]
   local ticks = KEYS[key + 1]
   local line = redis.call("HGET", hash, "cron")
   local zone = redis.call("HGET", hash, "jw_tz")
   local status = redis.call("HGET", hash, "status")
-  redis.call("SADD", KEYS[1], ARGV[word])
   local last = word + 3 + ARGV[word + 3]
   for i = word + 4, last, 2 do
     if string.sub(ARGV[i], 1, 1) == "?" then
@@ -47,6 +40,17 @@ while key < #KEYS do
   if ARGV[word + 1] ~= "" and (changed or redis.call("EXISTS", ticks) == 0) then
     redis.call("ZADD", ticks, "NX", ARGV[word + 2], ARGV[word + 1])
   end
+  redis.call("SADD", KEYS[1], ARGV[word])
   key, word = key + 2, last + 1
+end
+key, word = 2, 4
+for _ = 1, ARGV[3] do
+  -- An entry that another program has taken over is not of this schedule any more.
+  if redis.call("HGET", KEYS[key], "jw_source") == ARGV[2] then
+    redis.call("DEL", KEYS[key], KEYS[key + 1], KEYS[key + 2])
+    redis.call("SREM", KEYS[1], ARGV[word])
+    removed = removed + 1
+  end
+  key, word = key + 3, word + 1
 end
 return removed

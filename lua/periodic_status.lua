@@ -10,9 +10,9 @@ local before = redis.call("HGET", KEYS[2], "status") or "enabled"
 if before == ARGV[2] then
   return 0
 end
-redis.call("HSET", KEYS[2], "status", ARGV[2])
 -- Ticks of the time without ticks are not caught up on.
 if ARGV[2] == "enabled" and ARGV[3] ~= "" then
   redis.call("ZADD", KEYS[3], "NX", ARGV[4], ARGV[3])
 end
+redis.call("HSET", KEYS[2], "status", ARGV[2])
 return 1

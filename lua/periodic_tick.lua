@@ -23,10 +23,16 @@ end
 if redis.sha1hex(table.concat(parts)) ~= ARGV[2] then
   return -1
 end
--- A script is not rolled back, so the place of the job is looked at before the tick is taken.
+-- A script is not rolled back. So each key is checked before the first write, and the job is
+-- pushed before its tick is taken.
 local kind = redis.call("TYPE", KEYS[6]).ok
 if kind ~= "list" and kind ~= "none" then
   return -2
+end
+kind = redis.call("TYPE", KEYS[4]).ok
+if ARGV[7] == "1" and kind ~= "list" and kind ~= "none" then
+  local problem = " is a " .. kind .. ", not a list: delete or rename it"
+  return redis.error_reply("WRONGTYPE " .. KEYS[4] .. problem)
 end
 
 local function holds(values, jid)
@@ -62,17 +68,23 @@ local forget = ARGV[4] - ARGV[5]
 local newest = redis.call("ZRANGE", KEYS[3], -1, -1, "WITHSCORES")[2]
 local forget_until = forget
 local results, taken = {}, false
+-- Without effect: a rule that refuses these commands is found before a job is pushed.
+redis.call("ZREMRANGEBYSCORE", KEYS[3], 1, 0)
+redis.call("ZADD", KEYS[3], "XX", ARGV[9 + names], ARGV[10 + names])
 for i = 9 + names, #ARGV, 5 do
   local tick = tonumber(ARGV[i])
   local result = 0
   -- The set does not remember older ticks, so only those after all others are surely not taken.
   if tick >= forget or not newest or tonumber(newest) < tick then
-    if redis.call("ZADD", KEYS[3], "NX", ARGV[i], ARGV[i + 1]) == 1 then
+    if not redis.call("ZSCORE", KEYS[3], ARGV[i + 1]) then
       result = 1
       if ARGV[7] == "1" and unfinished() then
         result = 2
       end
     end
+  end
+  if result > 0 then
+    redis.call("HSET", KEYS[2], "last_enqueue_time", ARGV[i + 2])
   end
   if result == 1 then
     redis.call("LPUSH", KEYS[6], ARGV[i + 4])
@@ -80,7 +92,7 @@ for i = 9 + names, #ARGV, 5 do
     redis.pcall("SADD", KEYS[5], ARGV[3])
   end
   if result > 0 then
-    redis.call("HSET", KEYS[2], "last_enqueue_time", ARGV[i + 2])
+    redis.call("ZADD", KEYS[3], ARGV[i], ARGV[i + 1])
     newest = math.max(tick, tonumber(newest or tick))
     forget_until = math.min(forget, tick)
     taken = true

@@ -4,6 +4,9 @@
 --            payload to push
 -- Returns  {how many this call moved, how many stay because their queue is not a list};
 --          the others were taken by another promoter
+-- A script is not rolled back. So a member is added to its new place before it goes, and a rule that
+-- refuses a command that removes is found by a call without effect.
+redis.call("ZREM", KEYS[1], "\0")
 local moved, stuck = 0, 0
 local usable, registered = {}, {}
 for i = 1, #ARGV, 4 do
@@ -13,18 +16,18 @@ for i = 1, #ARGV, 4 do
     local kind = redis.call("TYPE", queue).ok
     usable[number] = kind == "list" or kind == "none"
   end
-  -- A member whose queue is not a list stays, because a script is not rolled back.
-  if not usable[number] then
-    if redis.call("ZSCORE", KEYS[1], ARGV[i]) then
+  if redis.call("ZSCORE", KEYS[1], ARGV[i]) then
+    if usable[number] then
+      if not registered[number] then
+        redis.pcall("SADD", KEYS[2], ARGV[i + 2])
+        registered[number] = true
+      end
+      redis.call("LPUSH", queue, ARGV[i + 3])
+      redis.call("ZREM", KEYS[1], ARGV[i])
+      moved = moved + 1
+    else
       stuck = stuck + 1
     end
-  elseif redis.call("ZREM", KEYS[1], ARGV[i]) == 1 then
-    if not registered[number] then
-      redis.pcall("SADD", KEYS[2], ARGV[i + 2])
-      registered[number] = true
-    end
-    redis.call("LPUSH", queue, ARGV[i + 3])
-    moved = moved + 1
   end
 end
 return { moved, stuck }

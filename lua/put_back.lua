@@ -11,16 +11,19 @@
 -- ARGV[3..]  pairs: field of a job in the private hash, number of its queue (1 is KEYS[6]);
 --            the job to run first comes last
 -- Returns  how many were still held and put back
+-- A script is not rolled back. So a job is added to its queue before its entry goes, and a rule that
+-- refuses a command that removes is found by a call without effect.
+redis.call("HDEL", KEYS[1], "")
 local started = ARGV[1] ~= "0"
 local count = 0
 for i = 3, #ARGV, 2 do
   local queue = KEYS[5 + tonumber(ARGV[i + 1])]
   local kind = redis.call("TYPE", queue).ok
   local payload = redis.call("HGET", KEYS[1], ARGV[i])
-  -- A job whose queue is not a list stays held, because a script is not rolled back.
+  -- A job whose queue is not a list stays held.
   if payload and (kind == "list" or kind == "none") then
-    redis.call("HDEL", KEYS[1], ARGV[i])
     redis.call("RPUSH", queue, payload)
+    redis.call("HDEL", KEYS[1], ARGV[i])
     redis.pcall("SADD", KEYS[5], string.match(ARGV[i], ":(.*)"))
     if started then
       local digest = redis.sha1hex(payload)

@@ -16,15 +16,20 @@
 if redis.call("EXISTS", KEYS[2]) == 1 then
   return -1
 end
+-- A script is not rolled back. So a job is added to its queue before its entry goes, and a rule that
+-- refuses a command that removes is found by a call without effect.
+redis.call("HDEL", KEYS[1], "")
+redis.call("SREM", KEYS[3], "")
+local held = redis.call("HLEN", KEYS[1])
 local count = 0
 for i = 4, #ARGV, 2 do
   local queue = KEYS[7 + tonumber(ARGV[i + 1])]
   local kind = redis.call("TYPE", queue).ok
   local payload = redis.call("HGET", KEYS[1], ARGV[i])
-  -- A job whose queue is not a list stays held, because a script is not rolled back.
+  -- A job whose queue is not a list stays held.
   if payload and (kind == "list" or kind == "none") then
-    redis.call("HDEL", KEYS[1], ARGV[i])
     redis.call("RPUSH", queue, payload)
+    redis.call("HDEL", KEYS[1], ARGV[i])
     redis.pcall("SADD", KEYS[7], string.match(ARGV[i], ":(.*)"))
     local digest = redis.sha1hex(payload)
     redis.pcall("HINCRBY", KEYS[4], digest, 1)
@@ -39,7 +44,7 @@ if count > 0 then
   redis.pcall("INCRBY", KEYS[6], count)
 end
 -- Entries that the caller did not list (fetched since it looked) are for the next round.
-if redis.call("HLEN", KEYS[1]) == 0 then
+if held == count then
   redis.call("SREM", KEYS[3], ARGV[1])
 end
 return count

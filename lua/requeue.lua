@@ -14,8 +14,9 @@
 -- ARGV[7]  1 if this call was made before and got no reply, else 0
 -- Returns  1, or 0 if the job was not held any more and nothing was pushed
 
--- No command may fail after the entry is gone, because a script is not rolled back. After a write
--- the memory limit cannot make one fail, but a key of another type can.
+-- A script is not rolled back. So each key is checked first, and a job is added to its new place
+-- before its entry goes. A rule that refuses a command that removes or trims is found by a call
+-- without effect; after it the memory limit refuses nothing any more.
 local kind = redis.call("TYPE", KEYS[2]).ok
 if kind ~= "list" and kind ~= "none" then
   return redis.error_reply("WRONGTYPE " .. KEYS[2] .. " is not a list")
@@ -27,9 +28,10 @@ if not fetched then
   end
   return 0
 end
-redis.call("HDEL", KEYS[1], ARGV[2])
+redis.call("HDEL", KEYS[1], "")
 redis.pcall("SADD", KEYS[10], ARGV[3]) -- pcall: a broken registry must not undo the outcome
 redis.call("LPUSH", KEYS[2], ARGV[4])
+redis.call("HDEL", KEYS[1], ARGV[2])
 if ARGV[5] == "1" then
   redis.pcall("INCR", KEYS[3])
   redis.pcall("INCR", KEYS[4])

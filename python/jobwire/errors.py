@@ -27,6 +27,7 @@ raise.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
@@ -222,21 +223,40 @@ class RedisUnreachable(RedisTrouble, ConnectionError):
     refused: bool = False
 
 
+# Replies of a server that may take the same commands later.
+_TEMPORARY = frozenset(
+    [
+        *("BUSY", "CLUSTERDOWN", "LOADING", "MASTERDOWN", "MISCONF", "NOREPLICAS", "OOM"),
+        *("READONLY", "TRYAGAIN"),
+    ]
+)
+# In the text of NOPERM, which is inside an ERR if a script met it.
+_FORBIDDEN_COMMAND = re.compile("no permissions to run the '([^']+)' command")
+
+
 class RedisRefused(RedisTrouble):
     """The server answered with an error and did nothing. [PUSH-8]
 
     The exception is a transaction that failed in part, because Redis does not roll back: if one of
-    the queues of a push is not a list, the jobs for the other queues are `written`.
+    the queues of a push is not a list, the jobs for the other queues are `written`. So are those of
+    a push whose MULTI alone was refused, by an ACL or a proxy without transactions.
 
     Attributes:
         code: The first word of the message.
-        replies: The reply to EXEC, if a transaction failed in part.
+        replies: The replies to the commands, if a transaction failed in part.
     """
 
     def __init__(self, message: str, replies: Sequence[Any] = ()) -> None:
-        super().__init__(message)
         self.code = message.split(" ", 1)[0]
+        if named := _FORBIDDEN_COMMAND.search(message):
+            message += f"; the rule +{named[1]} of ACL SETUSER allows it"
+        super().__init__(message)
         self.replies = replies
+
+    @property
+    def temporary(self) -> bool:
+        """True if the server may accept the same command later."""
+        return self.code in _TEMPORARY
 
 
 class BufferFull(RedisTrouble):

@@ -90,7 +90,7 @@ def jobwire(
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         check=False,
     )
 
@@ -145,7 +145,7 @@ class WorkerProcess:
         self.process.kill()
         self.process.wait(60)
 
-    def wait(self, timeout: float = 15) -> int:
+    def wait(self, timeout: float = 60) -> int:
         """Wait for the process to end; return its exit status."""
         try:
             return self.process.wait(timeout)

@@ -64,7 +64,7 @@ def parse(url: str) -> ExternalServer:
     Raises:
         Usage: The URL is wrong or has a form that the suite does not support.
     """
-    if not url.startswith("redis://"):
+    if not url.startswith(("redis://", "valkey://")):
         raise Usage(
             f"--redis {_public(url)}: expected redis://[:PASSWORD@]HOST[:PORT][/DATABASE]; the "
             "suite must read the commands, so encrypted connections are not possible"

@@ -308,7 +308,7 @@ def _upstream(url: str | None, reaper: Reaper, stack: ExitStack) -> tuple[str, i
         address = parts.hostname or "127.0.0.1", parts.port or 6379
     except ValueError as error:
         raise Usage(f"--redis is not a URL: {error}") from None
-    if parts.scheme != "redis":
+    if parts.scheme not in ("redis", "valkey"):
         raise Usage(
             f"--redis has the scheme {parts.scheme!r}; expected redis://, because the judge must "
             "read the commands"

@@ -81,12 +81,21 @@ class Clients:
     def aclient(self) -> AsyncClient:
         """The asyncio client of the running event loop, made at its first use."""
         url = self._via.get() or self.url
+        loop = asyncio.get_running_loop()
         with self._lock:
-            clients = self._async_clients.setdefault(asyncio.get_running_loop(), {})
+            if loop not in self._async_clients:
+                self._drop_dead()
+            clients = self._async_clients.setdefault(loop, {})
             client = clients.get(url)
             if client is None:
                 client = clients[url] = AsyncClient(url, **self._client_settings())
             return client
+
+    def _drop_dead(self) -> None:
+        """Drop the clients of loops that were closed and did not close them."""
+        for loop in [loop for loop in self._async_clients if loop.is_closed()]:
+            for client in self._async_clients.pop(loop).values():
+                client.redis.abandon()
 
     def _client_settings(self) -> dict[str, Any]:
         return {

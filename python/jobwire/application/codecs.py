@@ -12,7 +12,8 @@ from typing import Annotated, Any, ForwardRef, Literal, NewType, TypeVar, Union
 
 import msgspec
 
-from jobwire.protocol.arguments import listed, show
+from jobwire.errors import InvalidJob
+from jobwire.protocol.arguments import check_offsets, check_value, show, to_json
 from jobwire.protocol.payload import encode
 
 __all__ = ["Codec", "Unresolved", "Untravelling", "make_codec", "resolve"]
@@ -45,7 +46,7 @@ class Codec:
             ValueError: The worker could not decode it.
         """
         try:
-            wire = listed(msgspec.to_builtins(value, str_keys=True, enc_hook=_encode_other))
+            wire = to_json(value, enc_hook=_encode_other)
         except (TypeError, ValueError, RecursionError) as error:
             raise ValueError(str(error)) from error
         self.decode(wire)
@@ -80,10 +81,15 @@ class Unresolved(Codec):
         """Return the value unchanged, like that of a parameter without annotation.
 
         Raises:
-            ValueError: It is not a JSON value. The text says why its annotation has no effect.
+            ValueError: It is not a JSON value, or a value inside of it is none. The text says why
+                its annotation has no effect.
         """
-        if type(value) in _JSON:
+        try:
+            check_value(value, "args", depth=2)
             return value
+        except InvalidJob as error:
+            if error.rule != "PUSH-5":
+                return value  # the client refuses it, and no annotation would help
         raise ValueError(
             f"the annotation has no effect ({self._problem}); import the type outside of "
             "TYPE_CHECKING, and define it at the top of a module"
@@ -196,6 +202,7 @@ def _travels(kind: type) -> bool:
 
 def _encode_other(value: Any) -> Any:
     if _is_model(type(value)):
+        check_offsets(value.model_dump())  # pydantic also leaves the seconds out
         return value.model_dump(mode="json", by_alias=True, round_trip=True)
     raise TypeError(f"{show(value)} is {type(value).__name__}, which has no JSON form")
 

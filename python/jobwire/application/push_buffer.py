@@ -37,13 +37,6 @@ BYTES_AT_ONCE = 1024 * 1024
 EXIT_S = 5.0  # for a last attempt when the process ends
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 2.0  # between two attempts to reach Redis
 NAMED = 20  # job ids in a line of the log
-# Replies of a server that will take the same commands later.
-_TEMPORARY = frozenset(
-    [
-        *("BUSY", "CLUSTERDOWN", "LOADING", "MASTERDOWN", "MISCONF", "NOREPLICAS", "OOM"),
-        *("READONLY", "TRYAGAIN"),
-    ]
-)
 
 _log = logging.getLogger("jobwire.client")
 
@@ -79,7 +72,7 @@ class _Connection:
         try:
             self._redis.run(once(Batch([command("PING")])))
         except RedisRefused as error:
-            if error.code in _TEMPORARY:
+            if error.temporary:
                 raise
 
     def send(self, jobs: Sequence[ReadyPayload]) -> None:
@@ -239,7 +232,7 @@ class Keeper:
             return self._settings.resend_unsure
         if isinstance(error, RedisUnreachable):
             return not (error.refused or error.login_refused)
-        return isinstance(error, RedisRefused) and error.code in _TEMPORARY
+        return isinstance(error, RedisRefused) and error.temporary
 
     # -- called by pushes
 

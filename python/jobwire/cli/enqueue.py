@@ -8,6 +8,7 @@ import os
 from collections.abc import Sequence
 from contextlib import chdir, suppress
 from datetime import datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from jobwire.cli.groups import did_you_mean
 from jobwire.cli.loading import app_of, load_app
 from jobwire.cli.options import redis_of, redis_option, time_span, unnamed_redis
 from jobwire.connection.connect import safe_url
-from jobwire.errors import RedisTrouble
+from jobwire.errors import InvalidArgument, InvalidJob, RedisTrouble
 from jobwire.protocol.normalize import Options
 from jobwire.protocol.times import When
 from jobwire.protocol.visible import visible
@@ -212,7 +213,29 @@ def _values(args: Sequence[str], job: JobType[..., Any] | None) -> list[Any]:
         if number <= len(parameters) and parameters[number - 1].annotation in (str, "str"):
             value = value if isinstance(value, str) else text
         values.append(value)
-    return values
+    return _exact(values, job)
+
+
+def _exact(values: list[Any], job: JobType[..., Any] | None) -> list[Any]:
+    """Return the values with their `Decimal` in the form that annotations ask for.
+
+    Where none asks for it, it is a float, like every number with a fraction in JSON.
+    """
+    if job is not None:
+        with suppress(InvalidArgument, InvalidJob):  # the push says what does not fit
+            values = job.parameters.encode(job.parameters.decode(values))
+    return [_with_floats(value) for value in values]
+
+
+def _with_floats(value: Any) -> Any:
+    match value:
+        case Decimal():
+            return float(value)
+        case list():
+            return [_with_floats(item) for item in value]
+        case dict():
+            return {key: _with_floats(item) for key, item in value.items()}
+    return value
 
 
 def _value(number: int, text: str) -> Any:
@@ -220,7 +243,7 @@ def _value(number: int, text: str) -> Any:
         raise ValueError(f"JSON has no {word}")
 
     try:
-        return json.loads(text, parse_constant=refuse)
+        return json.loads(text, parse_float=Decimal, parse_constant=refuse)
     except (ValueError, RecursionError) as error:
         if not text.lstrip().startswith(("{", "[", '"', "NaN", "Infinity", "-Infinity")):
             return text

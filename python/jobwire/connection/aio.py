@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
+from contextlib import suppress
 from typing import Any, TypeVar
 
 import redis
@@ -23,7 +24,8 @@ class AsyncRedis:
 
     All tasks share a connection: the commands of one iteration of the loop go out in one write.
     When a task is cancelled while it waits, the connection takes no more commands, and is closed
-    when the other tasks have their replies.
+    when the other tasks have their replies. A loop that shuts down its asynchronous generators, as
+    `asyncio.run` does, closes the connection at its end.
 
     Args:
         url: URL of the server.
@@ -52,6 +54,7 @@ class AsyncRedis:
         self._forget()
 
     def _forget(self) -> None:
+        self._guard: AsyncGenerator[None] | None = None
         self._connection: AsyncConnection | None = None
         self._old: list[AsyncConnection] = []
         self._opening: asyncio.Task[AsyncConnection] | None = None
@@ -87,16 +90,40 @@ class AsyncRedis:
         """Close all connections. The next `run` opens new ones."""
         if self._loop is not asyncio.get_running_loop():
             return
-        opening, connections = self._opening, list(self._old)
-        if self._connection is not None:
-            connections.append(self._connection)
+        opening, connections, guard = self._opening, self._connections(), self._guard
         self._forget()
+        self._guard = guard  # the next `run` may be in this loop
         if opening is not None:
             opening.cancel()
             await asyncio.wait([opening])
         for connection in connections:
             connection.close()
         await asyncio.sleep(0)  # the loop closes sockets in its next iteration
+
+    def abandon(self) -> None:
+        """Close what is left of an event loop that was closed before its connections."""
+        if self._loop is not None and self._loop.is_closed():
+            for connection in self._connections():
+                with suppress(RuntimeError):  # the loop tells no task
+                    connection.close()
+            self._loop = None
+            self._forget()
+
+    def _connections(self) -> list[AsyncConnection]:
+        return [*self._old, *([] if self._connection is None else [self._connection])]
+
+    async def _until_shutdown(self) -> AsyncGenerator[None]:
+        """Wait for the end of the loop, and let go of it. Other generators may still push then."""
+        try:
+            yield
+        finally:
+            if self._loop is asyncio.get_running_loop():
+                connections = self._connections()
+                self._loop = None  # or a cache with the loop as its weak key would keep both
+                self._forget()
+                for connection in connections:
+                    connection.retire()
+                await asyncio.sleep(0)  # the loop closes sockets in its next iteration
 
     async def _answer(self, connection: AsyncConnection, message: Message) -> list[Any]:
         try:
@@ -108,8 +135,11 @@ class AsyncRedis:
         """Return a connection other than `bad`, which led to the wrong server."""
         loop = asyncio.get_running_loop()
         if loop is not self._loop:  # also in a forked child: the connection is its parent's
-            self._loop = loop
+            self.abandon()
             self._forget()
+            self._loop = loop
+            self._guard = self._until_shutdown()
+            await anext(self._guard)  # from here on, the loop closes it at its end
         connection = self._connection
         if connection is not None:
             if connection is not bad and connection.open:

@@ -40,8 +40,9 @@ TIMEOUT_S = 5.0  # longer than any blocking command of a client or worker [ENV-3
 SENTINEL_TIMEOUT_S = 1.0  # after which the next sentinel is asked
 SENTINEL_PORT = 26379
 
-_SENTINEL = ("redis+sentinel", "rediss+sentinel")
-_SCHEMES = ("redis", "rediss", "unix", *_SENTINEL)
+_TCP = ("redis", "rediss", "valkey", "valkeys")
+_SENTINEL = tuple(f"{scheme}+sentinel" for scheme in _TCP)
+_SCHEMES = (*_TCP, "unix", *_SENTINEL)
 # Options that may follow the "?". Others are a mistake, or would change the shape of replies.
 _OPTIONS = frozenset(
     [
@@ -114,8 +115,10 @@ def _check_options(shown: str, scheme: str, query: str) -> None:
             raise ConfigError(f"{shown}: protocol {value!r} is not 2 or 3")
         if name == "ssl_cert_reqs" and value not in ("none", "optional", "required"):
             raise ConfigError(f"{shown}: ssl_cert_reqs {value!r}; write none, optional or required")
-        if name.startswith("ssl_") and not scheme.startswith("rediss"):
-            raise ConfigError(f"{shown}: {name} is for TLS; write rediss:// instead of redis://")
+        if name.startswith("ssl_") and not _redis(scheme).startswith("rediss"):
+            secure = scheme.replace("+", "s+") if "+" in scheme else f"{scheme}s"
+            fix = "remove it" if scheme == "unix" else f"write {secure}:// instead of {scheme}://"
+            raise ConfigError(f"{shown}: {name} is for TLS; {fix}")
     try:
         _parsed(f"redis://localhost?{query}")
     except ValueError as error:
@@ -134,7 +137,8 @@ def _split(url: str) -> tuple[SplitResult, list[tuple[str, int | None]]]:
         )
     if not url.startswith(tuple(f"{scheme}://" for scheme in _SCHEMES)):
         raise ValueError(
-            "must begin with redis://, rediss:// or unix://, like redis://localhost:6379/0; "
+            "must begin with redis://, rediss://, valkey://, valkeys:// or unix://, like "
+            "redis://localhost:6379/0; "
             "with Sentinel: redis+sentinel://host1,host2/mymaster/0"
         )
     if _CONTROL.search(url):  # `urlsplit` would remove some of them
@@ -156,6 +160,11 @@ def _split(url: str) -> tuple[SplitResult, list[tuple[str, int | None]]]:
         if not has_value or ("@" in value and name not in _OPTIONS | _SENTINEL_OPTIONS):
             raise ValueError(f"must have options like db=1 after the ?, joined by &; {_ENCODE}")
     return parts, hosts
+
+
+def _redis(url: str) -> str:
+    """Return a URL, or its scheme, with Redis' word in place of Valkey's."""
+    return "redis" + url.removeprefix("valkey") if url.startswith("valkey") else url
 
 
 def _parsed(url: str) -> dict[str, Any]:
@@ -307,6 +316,7 @@ def _maker(
     connection to a sentinel stays open.
     """
     watchers: list[Any] = []
+    url = _redis(url)
     parts = urlsplit(url)
     scheme = parts.scheme.removesuffix("+sentinel")
     if scheme == "rediss":
@@ -358,7 +368,10 @@ def detach_async(opened: Any) -> tuple[Any, bool, Callable[[], None]]:
     transport = opened._writer.transport
 
     def abort() -> None:
-        transport.abort()
+        try:
+            transport.abort()
+        except RuntimeError:  # its loop is closed, and closes no socket any more
+            transport.get_extra_info("socket")._sock.close()
         opened._reader = opened._writer = None  # or redis-py closes them a second time
 
     return transport, int(opened.protocol) == 3, abort  # redis-py 5 keeps the text of the URL

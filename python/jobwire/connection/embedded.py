@@ -62,6 +62,9 @@ _CHECK_INTERVAL_S = 0.005  # between two checks of a server that starts or stops
 _PORTS = range(20_000, 30_000)  # no system gives these to outgoing connections
 
 
+OTHERS_WRITE = 0o022  # of a mode
+
+
 class EmbeddedError(JobwireError):
     """The embedded server does not start, or does not answer."""
 
@@ -153,7 +156,8 @@ def find(directory: str | os.PathLike[str]) -> str | None:
     """Return the URL of the running embedded server of the directory or of a parent, or None.
 
     The nearest directory that ever had a server counts, even if that server does not run now. A
-    `.jobwire` of another user does not count, because every user may make one in /tmp.
+    `.jobwire` of another user does not count, because every user may make one in /tmp, nor does one
+    that others can write.
     """
     place = home(directory)
     address = _ask(place) if place else None
@@ -165,7 +169,8 @@ def home(directory: str | os.PathLike[str]) -> Path | None:
     start = Path(directory).resolve()
     for place in (start, *start.parents):
         with suppress(OSError):
-            if (place / ".jobwire").stat().st_uid == os.getuid():
+            found = (place / ".jobwire").stat()
+            if found.st_uid == os.getuid() and not found.st_mode & OTHERS_WRITE:
                 return place
     return None
 
@@ -214,7 +219,14 @@ def start(
     home = directory / ".jobwire"
     with ExitStack() as undo:
         try:
-            (home / "data").mkdir(mode=0o700, parents=True, exist_ok=True)
+            data = home / "data"
+            for place in (*reversed(data.parents), data):  # `mode` does not count for parents
+                place.mkdir(mode=0o700, exist_ok=True)
+            if home.stat().st_mode & OTHERS_WRITE:
+                raise EmbeddedError(
+                    f"embedded server: others can write {home}, from which commands take the "
+                    f"application that they run; after a look into it: chmod 700 {home}"
+                )
             (home / ".gitignore").write_text("*\n")
             users = _open(home / "users")
             undo.callback(os.close, users)

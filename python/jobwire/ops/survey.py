@@ -13,6 +13,7 @@ from jobwire.inspect import summary
 from jobwire.inspect.processes import ProcessInfo, processes
 from jobwire.inspect.reading import items, name, number, raw, text, whole
 from jobwire.inspect.summary import QueueSummary, members
+from jobwire.protocol import permissions
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.wire import Arg, Batch, Command, ErrorReply, Op, command
 
@@ -24,23 +25,13 @@ MOST_MEASURED = 200  # places whose memory is estimated
 SAMPLES = 5  # entries of a place that the server measures for its estimate
 SETTINGS = ("save", "appendonly", "appendfsync", "maxmemory-policy")
 
-# A command of each kind of step that workers, clients and people need. The server checks them when
-# it queues them in a transaction, which is then given up, so none is carried out.
+# A command of each kind of step that clients and people need; those of the scripts are added.
 _TRIED: tuple[tuple[Arg, ...], ...] = (
-    ("LPUSH", "queue", "x"),
-    ("SADD", "queues", "x"),
-    ("SREM", "queues", "x"),
     ("LREM", "queue", 1, "x"),
-    ("ZADD", "set", 0, "x"),
-    ("ZREM", "set", "x"),
-    ("HSET", "hash", "x", "x"),
-    ("EXPIRE", "hash", 1),
     ("UNLINK", "hash"),
-    ("INCRBY", "counter", 1),
     ("XADD", "journal", "*", "x", "x"),
     ("ZINTERSTORE", "undo", 1, "set"),
     ("RENAME", "set", "undo"),
-    ("EVALSHA", "0" * 40, 0),
 )
 
 
@@ -219,38 +210,15 @@ def _refused_writes(keys: Keys) -> Op[dict[str, str]]:
     """Return the commands that the ACL forbids; none of them is carried out."""
     named = {
         "queue": keys.queue("jobwire-doctor"),
-        "queues": keys.queues,
         "set": keys.retry,
         "hash": keys.private("jobwire-doctor"),
-        "counter": keys.lost,
         "journal": keys.journal,
         "undo": keys.undo("jobwire-doctor"),
     }
     tried = [command(*(named.get(str(word), word) for word in words)) for words in _TRIED]
-    # A connection that cannot leave the transaction would be lost for all later commands.
-    endings = [command("DISCARD"), command("EXEC")]
-    allowed: list[Any] = yield Batch(endings)  # outside of a transaction, an error in any case
-    ending = next(
-        (
-            step
-            for step, reply in zip(endings, allowed, strict=True)
-            if isinstance(reply, ErrorReply) and not reply.says("NOPERM")
-        ),
-        None,
-    )
-    if ending is None:
-        return {"EXEC": "NOPERM"}
-    # Without MULTI, the server would carry out what follows.
-    begun, _ = yield Batch([command("MULTI"), ending])
-    if isinstance(begun, ErrorReply):
-        return {"MULTI": begun.message}
-    # The call without its argument makes the server give up the transaction at EXEC also.
-    replies: list[Any] = yield Batch([command("MULTI"), command("GET"), *tried, ending])
-    return {
-        text(step.args[0]): reply.message
-        for step, reply in zip(tried, replies[2:-1], strict=True)
-        if isinstance(reply, ErrorReply) and reply.says("NOPERM")
-    }
+    tried += permissions.of_scripts(keys, "jobwire-doctor", "jobwire-doctor")
+    found = yield from permissions.refused(tried, endings=("DISCARD", "EXEC"))
+    return {name: reply.message for name, reply in found.items()}
 
 
 def _scan(keys: Keys, refused: dict[str, str], most_keys: int) -> Op[_Found]:

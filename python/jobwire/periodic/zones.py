@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 import re
+import struct
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from functools import cache
+from io import BytesIO
 from pathlib import Path
 from zoneinfo import TZPATH, ZoneInfo, ZoneInfoNotFoundError
 
@@ -16,6 +19,7 @@ __all__ = ["local_zone", "offset_at", "zone"]
 _OFFSET = re.compile(r"([+-])(\d\d):([0-5]\d)")
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_+-]*(?:/[A-Za-z0-9_+-]+)*")
 _LOCALTIME = Path("/etc/localtime")
+_NO_TRANSITIONS = b"TZif2" + struct.pack(">15x6llbbx", 0, 0, 0, 0, 1, 1, 0, 0, 0)  # one type
 
 
 @cache
@@ -55,23 +59,57 @@ def _has_database() -> bool:
 def local_zone() -> tzinfo:
     """Return the local zone of this process: TZ, otherwise that of the system. [X-CRON-12]
 
-    sidekiq-cron uses this zone for a line that names none.
+    sidekiq-cron uses this zone for a line that names none. TZ has each form that the C library
+    reads: a name, a path, a rule of POSIX, all of them perhaps behind a colon; empty, it is UTC.
+
+    Raises:
+        ConfigError: TZ is something else.
     """
-    name = os.environ.get("TZ", "").removeprefix(":")
-    if name:
-        return zone(name)
-    try:
-        target = os.path.realpath(_LOCALTIME)
-    except OSError:
+    given = os.environ.get("TZ")
+    if given is None:
+        return _of_file(os.path.realpath(_LOCALTIME)) or UTC
+    name = given.removeprefix(":")
+    if name.lower() in ("", "utc"):
         return UTC
+    if name.startswith("/"):
+        found = _of_file(os.path.realpath(name))
+    else:
+        try:
+            found = zone(name)
+        except ConfigError:
+            found = _of_rule(name)
+    if found is None:
+        raise ConfigError(
+            f"TZ={given!r} is not a time zone; set it to a name like Europe/Berlin, or unset it"
+        )
+    return found
+
+
+@cache
+def _of_file(path: str) -> tzinfo | None:
     for root in TZPATH:
-        if target.startswith(root + os.sep):
-            return zone(target.removeprefix(root + os.sep))
+        if path.startswith(root + os.sep):
+            with suppress(ConfigError):
+                return zone(path.removeprefix(root + os.sep))
     try:
-        with _LOCALTIME.open("rb") as file:
+        with open(path, "rb") as file:
             return ZoneInfo.from_file(file)
     except (OSError, ValueError):
-        return UTC
+        return None
+
+
+@cache
+def _of_rule(rule: str) -> tzinfo | None:
+    """Return the zone of a rule like `CET-1CEST,M3.5.0,M10.5.0/3`; None if it is none.
+
+    Files of zones end with such a rule, so `zoneinfo` reads it as a file with nothing else.
+    """
+    try:
+        content = _NO_TRANSITIONS * 2 + f"\n{rule}\n".encode("ascii")
+        return ZoneInfo.from_file(BytesIO(content))
+    except ValueError:
+        # A rule that names a summer time without its dates has those of the United States.
+        return None if "," in rule else _of_rule(f"{rule},M3.2.0,M11.1.0")
 
 
 def offset_at(instant: int, tz: tzinfo) -> int:

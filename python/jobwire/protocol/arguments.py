@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime, time, timedelta
 from typing import Any, Literal
 
 import msgspec
 
 from jobwire.errors import InvalidJob
 
-__all__ = ["MAX_DEPTH", "StrictArgs", "check_args", "check_value", "listed", "show"]
+__all__ = [
+    "MAX_DEPTH",
+    "StrictArgs",
+    "check_args",
+    "check_offsets",
+    "check_value",
+    "show",
+    "to_json",
+]
 
 StrictArgs = Literal["raise", "warn", "off"]
 """`raise` refuses values for which JSON has no type. `off` converts them as msgspec does. `warn`
@@ -18,6 +27,7 @@ converts them and logs a warning; the producer does that, so this module treats 
 """
 
 MAX_DEPTH = 100  # levels of the whole payload, counting the outer object [PAY-3]
+_TIMES = (datetime, time)
 _SCALARS = (str, int, bool, type(None))
 
 
@@ -37,7 +47,7 @@ def check_args(args: object, *, strict: StrictArgs = "raise") -> list[Any]:
     values: list[Any] = list(args)
     if strict == "off":
         try:
-            values = listed(msgspec.to_builtins(values, str_keys=True))
+            values = to_json(values)
         except (TypeError, ValueError, RecursionError) as error:
             raise InvalidJob("PUSH-5", "args", str(error)) from None
     check_value(values, "args", depth=2)
@@ -124,12 +134,61 @@ def _blame(value: object, path: str, depth: int) -> None:
         )
 
 
-def listed(value: Any) -> Any:
-    """Turn tuples, which `msgspec.to_builtins` keeps, into lists."""
-    if isinstance(value, list | tuple):
-        return [listed(item) for item in value]
+def to_json(value: Any, *, enc_hook: Callable[[Any], Any] | None = None) -> Any:
+    """Return a value as JSON values, as msgspec does, without changing an instant.
+
+    RFC 3339 has no seconds in an offset, and msgspec leaves them out: local mean times, such as
+    that of Monrovia up to 1972, would be seconds off.
+
+    Raises:
+        TypeError: A type has no JSON form.
+        ValueError: A time has none, or the value has none.
+    """
+    try:
+        return _listed(
+            msgspec.to_builtins(value, str_keys=True, builtin_types=_TIMES, enc_hook=enc_hook)
+        )
+    except TypeError:  # perhaps because a time is a key
+        check_offsets(value)
+        return _listed(msgspec.to_builtins(value, str_keys=True, enc_hook=enc_hook))
+
+
+def check_offsets(value: object) -> None:
+    """Refuse a time whose offset has seconds, in containers as well.
+
+    Raises:
+        ValueError: There is one.
+    """
+    if isinstance(value, _TIMES) and _has_odd_offset(value):
+        raise ValueError(
+            f"{value} has an offset with seconds, for which its text has no place; convert it to "
+            "UTC with .astimezone(UTC)"
+        )
     if isinstance(value, dict):
-        return {key: listed(item) for key, item in value.items()}
+        check_offsets([*value, *value.values()])
+    elif isinstance(value, list | tuple | set | frozenset):
+        for item in value:
+            check_offsets(item)
+
+
+def _has_odd_offset(value: datetime | time) -> bool:
+    return bool((value.utcoffset() or timedelta()) % timedelta(minutes=1))
+
+
+def _listed(value: Any) -> Any:
+    """Turn what msgspec keeps into JSON values: tuples into lists, times into texts."""
+    if isinstance(value, list | tuple):
+        return [_listed(item) for item in value]
+    if isinstance(value, dict):
+        return {key: _listed(item) for key, item in value.items()}
+    if isinstance(value, _TIMES):
+        if isinstance(value, datetime) and _has_odd_offset(value):
+            try:
+                value = value.astimezone(UTC)
+            except OverflowError as error:
+                raise ValueError(str(error)) from None
+        check_offsets(value)
+        return msgspec.to_builtins(value)
     return value
 
 

@@ -81,6 +81,7 @@ class Answer(NamedTuple):
 
     signal: str | None
     held: int
+    anew: bool  # the process had no lease: all fields of its hash are new
 
 
 def process_info(
@@ -171,7 +172,9 @@ def beat(
     )
     signal = replies[3]
     return Answer(
-        None if signal is None else signal.decode("utf-8", "replace"), replies[-1] if owner else 0
+        None if signal is None else signal.decode("utf-8", "replace"),
+        replies[-1] if owner else 0,
+        replies[1] == len(fields),
     )
 
 

@@ -378,6 +378,7 @@ def recover(
     now: float,
     ended: Collection[str] = (),
     every: float | None = None,
+    only_ended: bool = False,
 ) -> Op[dict[str, int | str]]:
     """Return the jobs of processes without a lease to their queues. [REL-4] [REL-11] [REL-17]
 
@@ -388,6 +389,7 @@ def recover(
         ended: Identities of processes that have certainly ended, so that their leases do not
             count. [REL-27]
         every: Seconds in which only one process looks at all owners; None to look in any case.
+        only_ended: Look at no owners but those in `ended`.
 
     Returns:
         Identity of each dead process to the number of its jobs that this call put back, or to the
@@ -397,7 +399,7 @@ def recover(
     for identity in sorted(ended):
         yield from retire(keys, identity)
         yield command("UNLINK", keys.process(identity))
-    looks = every is None or (yield from _may_look(keys, every))
+    looks = not only_ended and (every is None or (yield from _may_look(keys, every)))
     if looks:
         owners: Sequence[bytes] = yield command("SMEMBERS", keys.owners)
         # Members that are not UTF-8 belong to no process: every identity is a string.

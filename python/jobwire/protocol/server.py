@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from jobwire.errors import ConfigError, RedisRefused
+from jobwire.protocol.heartbeat import LEASE_S
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.wire import Op, command
 
@@ -23,11 +24,20 @@ class UnfitServer(ConfigError):
 
 @dataclass(frozen=True, slots=True)
 class ServerInfo:
-    """Product and version of the server, and warnings about its settings."""
+    """Product and version of the server, and warnings about its settings.
+
+    Attributes:
+        product: Redis or Valkey.
+        version: Its version.
+        warnings: Sentences about its settings.
+        restored: True if it started less than a lease ago and loaded keys, of which leases may have
+            ended while it was away.
+    """
 
     product: str
     version: str
     warnings: tuple[str, ...] = ()
+    restored: bool = False
 
 
 def check_server(keys: Keys) -> Op[ServerInfo]:
@@ -67,7 +77,10 @@ def parse_info(fields: Mapping[str, str], keys: Keys) -> ServerInfo:
             f"maxmemory-policy is {policy}, so the server may delete jobs when memory runs low; "
             "set it to noeviction"
         )
-    return ServerInfo(product, valkey or version or "?", tuple(warnings))
+    restored = int(fields.get("uptime_in_seconds", LEASE_S)) < LEASE_S and (
+        fields.get("rdb_last_load_keys_loaded", "0") != "0"
+    )
+    return ServerInfo(product, valkey or version or "?", tuple(warnings), restored)
 
 
 def _fields(text: str) -> dict[str, str]:

@@ -100,7 +100,8 @@ Op: TypeAlias = Generator[Step, Any, T]
 class ErrorReply(msgspec.Struct, frozen=True):
     """An error reply of the server, with its full text: `WRONGTYPE Operation against a key ...`.
 
-    If a transaction was carried out except for this error, `replies` is the reply to EXEC.
+    If a transaction was carried out except for this error, `replies` is the reply to EXEC. If MULTI
+    was refused, it has the replies to the commands, which the server carried out without it.
     """
 
     message: str
@@ -213,7 +214,12 @@ def _enough(confirmed: Any, confirm: Confirm) -> bool:
 
 def _transaction(replies: list[Any]) -> Any:
     """Return EXEC's list of replies, or the first error of the transaction."""
-    result = replies[-1]
+    begun, *parts, result = replies
+    if isinstance(begun, ErrorReply):
+        # The server refused MULTI only (an ACL, a proxy), so it carried out each command that it
+        # did not refuse or queue.
+        done = [begun if part == b"QUEUED" else part for part in parts]
+        return ErrorReply(begun.message, done)
     if isinstance(result, ErrorReply):
         # EXECABORT does not name the cause. The error reply to the refused command does.
         return next(_errors(replies), result)

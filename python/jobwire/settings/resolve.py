@@ -11,7 +11,7 @@ from jobwire.application.config import CapsuleConfig, WorkerConfig, check
 from jobwire.application.redis_url import environment as named_environment
 from jobwire.application.redis_url import redis_url
 from jobwire.errors import ConfigError
-from jobwire.settings import files
+from jobwire.settings import files, schedules
 from jobwire.settings.files import File
 from jobwire.settings.table import OTHER_VARIABLES, SETTINGS, Setting
 from jobwire.settings.types import Entry, MisplacedError, did_you_mean
@@ -108,6 +108,9 @@ def resolve(
     values: dict[str, Value] = {}
     for name in names:
         setting = SETTINGS[name]
+        if name == "schedule":  # its file may have sections as well
+            named = {} if chosen.giver == "default" else {"JOBWIRE_ENV": chosen.value}
+            setting = replace(setting, kind=schedules.kind({**environ, **named}))
         values[name] = (
             _from_flag(setting, flags.get(name))
             or _from_variable(setting, environ)
@@ -209,11 +212,14 @@ def _refuse_misspelt(environ: Mapping[str, str]) -> None:
             raise ConfigError(f"{name}: no such variable; did you mean {by_suffix[near]}?")
 
 
+def _fate(name: str, file: File) -> str:
+    if name.rpartition(".")[2] in ("schedule", "scheduler"):
+        return f"has periodic jobs, which only --schedule {file.name} reads"
+    return "has no meaning for jobwire; ignored"
+
+
 def _notes(file: File, environment: Value) -> list[str]:
-    notes = [
-        f"{file.name}:{line}: {name} has no meaning for jobwire; ignored"
-        for name, line in file.ignored
-    ]
+    notes = [f"{file.name}:{line}: {name} {_fate(name, file)}" for name, line in file.ignored]
     if environment.value not in {_DEFAULT_ENVIRONMENT, *file.sections} and file.sections:
         known = ", ".join(file.sections)
         notes.append(

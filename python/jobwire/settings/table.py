@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import MISSING, dataclass, fields
 from typing import Any
 
@@ -131,7 +132,7 @@ SETTINGS: dict[str, Setting] = {
         ),
         _worker(
             "schedule",
-            Kind("FILE", schedules.from_file, schedules.from_table),
+            schedules.kind(os.environ),
             "--schedule",
             "File with periodic jobs, such as a schedule.yml of sidekiq-cron.",
             "none",

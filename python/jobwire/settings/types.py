@@ -15,15 +15,30 @@ from typing import Any
 from jobwire.application.config import CapsuleConfig, check, parse_capsule, parse_queues
 from jobwire.errors import ConfigError
 
-__all__ = ["TOO_DEEP", "Entry", "Kind", "MisplacedError", "Text", "did_you_mean"]
+__all__ = [
+    "TOO_DEEP",
+    "Bare",
+    "Entry",
+    "Kind",
+    "MisplacedError",
+    "Text",
+    "did_you_mean",
+]
 
 TOO_DEEP = "its values are nested too deeply; write fewer brackets"
+
+
+class Bare(str):
+    """A string that stands in a file without quotes."""
+
+    __slots__ = ()
 
 
 class Text(str):
     """A string of a file with text from variables; it is read like the value of a variable."""
 
-    __slots__ = ()
+    bare = False
+    """True if the file has no quotes around it, so that YAML reads 5 as a number."""
 
 
 @dataclass(frozen=True, slots=True)

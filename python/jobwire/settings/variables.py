@@ -8,20 +8,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from jobwire.errors import ConfigError
-from jobwire.settings.types import Entry, MisplacedError, Text
+from jobwire.settings.ruby import Unknown, text_of
+from jobwire.settings.types import Bare, Entry, MisplacedError, Text
 
 __all__ = ["Tag", "fill", "hide_tags"]
 
 _NAME = r"(?P<name>[A-Za-z_][A-Za-z0-9_]*)"
-_KEY = rf"""(["']){_NAME}\1"""
-_LITERAL = (
-    r"""(?:"(?P<double>[^"\\#]*)"|'(?P<single>[^'\\]*)'|(?P<bare>-?\d+(?:\.\d+)?|true|false))"""
-)
-_FORMS = (
-    re.compile(rf"ENV\[{_KEY}\](?:\s*\|\|\s*{_LITERAL})?"),
-    re.compile(rf"ENV\.fetch\(\s*{_KEY}\s*(?:,\s*{_LITERAL}\s*)?\)"),
-    re.compile(rf"ENV\.fetch\(\s*{_KEY}\s*\)\s*\{{\s*{_LITERAL}\s*\}}"),
-)
 _TAG = re.compile(r"<%([=#%]?)(.*?)(?:-?%>|\Z)", re.DOTALL)
 # The mark for a tag in the YAML text: private-use characters, which have no meaning in YAML.
 _MARK = "\ue000{}\ue001"
@@ -80,8 +72,10 @@ def fill(value: Any, environ: Mapping[str, str], tags: Sequence[Tag], line: int)
             name: Entry(fill(entry.value, environ, tags, entry.line), entry.line)
             for name, entry in value.items()
         }
-    if not isinstance(value, str) or not _HOLE.search(value):
+    if not isinstance(value, str):
         return value
+    if not _HOLE.search(value):
+        return str(value)
 
     def variable(hole: re.Match[str]) -> str:
         if hole["tag"] is not None:
@@ -99,25 +93,17 @@ def fill(value: Any, environ: Mapping[str, str], tags: Sequence[Tag], line: int)
             )
         return default.removeprefix(":-")
 
-    return Text(_HOLE.sub(variable, value))
+    text = Text(_HOLE.sub(variable, value))
+    text.bare = isinstance(value, Bare)
+    return text
 
 
 def _ruby(tag: Tag, environ: Mapping[str, str]) -> str:
     """Return the text that Ruby would put in place of the tag."""
-    for form in _FORMS:
-        if match := form.fullmatch(tag.code):
-            break
-    else:
-        raise MisplacedError(
-            f"the tag '<%= {tag.code[:60]} %>' is Ruby code, which is never run; {_FIX}", tag.line
-        )
-    name = match["name"]
-    if name in environ:
-        return environ[name]
-    parts = match.groupdict()
-    default = next(
-        (parts[p] for p in ("double", "single", "bare") if parts.get(p) is not None), None
-    )
-    if default is None and tag.code.startswith("ENV.fetch"):
-        raise MisplacedError(f"ENV.fetch({name!r}): the variable is not set", tag.line)
-    return default or ""
+    try:
+        return text_of(tag.code, environ)
+    except Unknown:
+        problem = f"the tag '<%= {tag.code[:60]} %>' is Ruby code, which is never run; {_FIX}"
+    except ConfigError as error:
+        problem = str(error)
+    raise MisplacedError(problem, tag.line)

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 from jobwire.errors import ConfigError
-from jobwire.settings.types import TOO_DEEP, Entry
+from jobwire.settings.types import TOO_DEEP, Bare, Entry
 
-__all__ = ["read"]
+__all__ = ["read", "scalar"]
 
 MAX_VALUES = 100_000
 
 
-def read(text: str, file: str) -> dict[str, Entry]:
+def read(text: str, file: str, *, of_list: str = "") -> dict[str, Entry]:
     """Return the entries of a document; an empty document has none.
+
+    If the document is a list, it is the value of the one entry `of_list`, if that is given.
 
     An unquoted word with a colon in front is a symbol in Ruby. Keys and values lose that colon.
 
@@ -47,11 +50,25 @@ def read(text: str, file: str) -> dict[str, Entry]:
         raise ConfigError(f"{file}: {TOO_DEEP}") from None
     if entry.value is None:
         return {}
+    if of_list and isinstance(entry.value, list):
+        return {of_list: entry}
     if not isinstance(entry.value, dict):
         raise ConfigError(
             f"{file}:{entry.line}: the file is not a mapping; write lines like concurrency: 5"
         )
     return entry.value
+
+
+def scalar(text: str) -> Any:
+    """Return the value of a text without quotes: a number, true, a string..."""
+    import yaml  # which has read the file
+
+    loader: Any = yaml.SafeLoader("")
+    tag = loader.resolve(yaml.ScalarNode, text, (True, False))
+    with suppress(ValueError):  # PyYAML raises it for 2001-13-45
+        value = loader.construct_object(yaml.ScalarNode(tag, str(text)))
+        return _without_colon(value) if isinstance(value, str) else value
+    return str(text)
 
 
 def _size(yaml: Any, node: Any, sizes: dict[int, int]) -> int:
@@ -98,7 +115,7 @@ class _Reader:
                 f"{self._file}:{line}: {node.value!r} is not a YAML value; put it in quotes"
             ) from None
         if isinstance(value, str) and node.style is None:
-            return _without_colon(value)
+            return Bare(_without_colon(value))
         return value
 
     def _mapping(self, node: Any) -> dict[str, Entry]:
@@ -119,7 +136,7 @@ class _Reader:
         entries: dict[str, Entry] = {}
         for key, value in node.value:
             inner = self.entry(value)
-            entries[self.entry(key).value] = Entry(inner.value, key.start_mark.line + 1)
+            entries[str(self.entry(key).value)] = Entry(inner.value, key.start_mark.line + 1)
         return entries
 
 

@@ -21,6 +21,8 @@ CONDITIONS = {
     "text": "text",
     "older": "older_than",
 }
+# Conditions on parts that a redaction may hide.
+HIDEABLE = ("text", "error")
 
 
 def filter_of(values: Mapping[str, str], *, redacted: bool) -> Filter:
@@ -28,8 +30,8 @@ def filter_of(values: Mapping[str, str], *, redacted: bool) -> Filter:
 
     Args:
         values: Names and values; others than those of `CONDITIONS` do not count.
-        redacted: True if the visitor may not see all of a payload, so a search in its text is
-            refused: the number of hits would tell what is hidden.
+        redacted: True if the visitor may not see all of a payload, so a search in its text or error
+            is refused: the number of hits would tell what is hidden.
 
     Raises:
         ConfigError: A value is not possible.
@@ -39,8 +41,9 @@ def filter_of(values: Mapping[str, str], *, redacted: bool) -> Filter:
         for name, condition in CONDITIONS.items()
         if (value := values.get(name, "").strip())
     }
-    if redacted and "text" in given:
-        raise ConfigError("text: not searched here, because parts of the jobs are hidden")
+    for name in HIDEABLE if redacted else ():
+        if name in given:
+            raise ConfigError(f"{name}: not searched here, because parts of the jobs are hidden")
     age = given.pop("older_than", None)
     return Filter(**given, older_than=None if age is None else seconds(age))
 

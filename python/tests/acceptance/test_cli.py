@@ -136,6 +136,7 @@ def test_a_bare_word_is_a_text(server: Server) -> None:
 
 DEFINITIONS = """
 from __future__ import annotations
+import decimal
 import jobwire
 
 app = jobwire.App(namespace="shop:")
@@ -145,6 +146,9 @@ def greet(name: str, times: int = 1) -> None: ...
 
 @app.job
 def send(name: Unknown) -> None: ...
+
+@app.job
+def pay(amount: decimal.Decimal, rate: float, rows: dict[str, decimal.Decimal | None], *more): ...
 
 @app.iterable()
 def walk(cursor: jobwire.Cursor, shop: int):
@@ -177,6 +181,9 @@ def test_enqueue_uses_the_definition(server: Server, project: Path) -> None:
     job = pushed(server, project, "greet", "10115", "-q", "low", "--retry", "false")
     assert (job["args"], job["queue"], job["retry"]) == (["10115"], "low", False)
     assert pushed(server, project, "send", "x")["args"] == ["x"]  # an annotation without a meaning
+    number = "12345678901234567.89"  # no float has as many digits
+    job = pushed(server, project, "pay", number, "0.1", f'{{"a": {number}}}', number, "[0.5]")
+    assert job["args"] == [number, 0.1, {"a": number}, float(number), [0.5]]
     for words in (["walk", "7"], ["greet", "A", "--in", "60"]):
         assert jobwire("enqueue", *words, REDIS_URL=server.url, cwd=project).returncode == 0
     client = server.client()

@@ -124,5 +124,5 @@ def test_a_schedule_with_a_mistake_changes_nothing(server: Server, tmp_path: Pat
     """X-CRON-43: status 2, and the file and the entry are named."""
     (tmp_path / "schedule.yml").write_text(SCHEDULE + "bad: {cron: '* *', class: A}\n")
     err = run(server, "load", str(tmp_path / "schedule.yml"), status=2)[1]
-    assert "schedule.yml: bad: " in err
+    assert "schedule.yml:6: bad: " in err
     assert server.client().keys() == []

@@ -163,6 +163,21 @@ def test_a_worker_waits_for_its_redis(
     assert fleet.wait() == 0
 
 
+@pytest.mark.process
+@pytest.mark.parametrize("setting", ["maxmemory", "min-replicas-to-write"])
+def test_a_worker_waits_while_writes_are_refused(
+    fleet: Fleet, server: Server, setting: str
+) -> None:
+    """ENV-6: OOM and NOREPLICAS pass with time, so they do not end a worker that starts."""
+    server.client().config_set(setting, 1)
+    fleet.start("shop.app:app", "--redis", server.url)
+    fleet.wait_logged("waiting for Redis")
+    server.client().config_set(setting, 0)
+    fleet.wait_logged("Redis can be used, after ")
+    fleet.send(signal.SIGTERM)
+    assert fleet.wait() == 0
+
+
 @pytest.mark.parametrize("processes", ["1", "2"])
 def test_a_worker_that_waits_can_be_stopped(fleet: Fleet, processes: str) -> None:
     """SIG-1, SEC-2: at once, with the status of an orderly end."""

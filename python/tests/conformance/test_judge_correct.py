@@ -37,6 +37,7 @@ from tests.conformance.traffic import (
     text,
     work,
 )
+from tests.rows import over
 
 RIGHT: dict[str, list[Line]] = {
     "push": push(),
@@ -149,7 +150,7 @@ def known(lines: list[Line]) -> Iterator[Line]:
         yield (changed, *rest)
 
 
-@pytest.mark.parametrize("lines", RIGHT.values(), ids=RIGHT)
+@over("lines", RIGHT.values(), ids=RIGHT)
 def test_what_is_right_is_left_alone(lines: list[Line]) -> None:
     judge = judged(known(lines))
     notes = {"PUSH-2", "RETRY-4"}

@@ -6,8 +6,6 @@ import base64
 import json
 import zlib
 
-import pytest
-
 from jobwire_conformance.judge import VISIBLE
 from jobwire_conformance.wire.resp import Refusal
 from tests.conformance.traffic import (
@@ -38,6 +36,7 @@ from tests.conformance.traffic import (
     wiped,
     work,
 )
+from tests.rows import over
 
 BACKTRACE = base64.b64encode(zlib.compress(b'["a","b"]')).decode()
 DEEP = "[" * 99 + "]" * 99
@@ -237,9 +236,7 @@ WRONG: list[tuple[str, str, list[Line]]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("rule", "grade", "lines"), WRONG, ids=[f"{rule}-{n}" for n, (rule, *_) in enumerate(WRONG)]
-)
+@over(("rule", "grade", "lines"), WRONG, ids=[f"{rule}-{n}" for n, (rule, *_) in enumerate(WRONG)])
 def test_what_is_planted_is_found(rule: str, grade: str, lines: list[Line]) -> None:
     judge = judged(lines)
     assert found(judge).get(rule) == grade, found(judge)
@@ -252,8 +249,6 @@ def test_what_is_planted_is_found(rule: str, grade: str, lines: list[Line]) -> N
 
 # BEAT-7, KEY-4 and KEY-5 have their own tests; the others only count commands, and no single one is
 # wrong.
-@pytest.mark.parametrize(
-    "rule", sorted({*VISIBLE} - {"BEAT-7", "KEY-4", "KEY-5", "RETRY-9", "STAT-1"})
-)
+@over("rule", sorted({*VISIBLE} - {"BEAT-7", "KEY-4", "KEY-5", "RETRY-9", "STAT-1"}))
 def test_every_check_has_a_planted_fault(rule: str) -> None:
     assert rule in {planted for planted, *_ in WRONG}

@@ -21,6 +21,8 @@ from jobwire_conformance.reports.source_kills import FirstTry, section
 from tests.conformance.pages import first_tries, source_tables
 from tests.conformance.suite import ROOT
 
+pytestmark = pytest.mark.matrix  # quotes lines of the reference
+
 REFERENCE = ROOT / "conformance" / "drivers" / "python" / "conformance.toml"
 LISTS = sorted(data.source_mutants_directory().glob("*/*.json"))
 
@@ -85,7 +87,6 @@ def test_an_implementation_without_mutants_is_told_so() -> None:
         source.load("other")
 
 
-@pytest.mark.process
 def test_a_mutant_is_found_by_a_check_of_its_requirement(reference: Config) -> None:
     sources = source.Sources.of(reference)
     (mutant,) = (each for each in sources.mutants if each.name == "pushes-at-the-tail")
@@ -102,7 +103,6 @@ def test_a_mutant_is_found_by_a_check_of_its_requirement(reference: Config) -> N
     ]
 
 
-@pytest.mark.process
 def test_an_unchanged_copy_survives(reference: Config, tmp_path: Path) -> None:
     """A patch that alters nothing has to survive, or every mutant would count as killed."""
     same = {"file": "python/jobwire/errors.py", "old": '"""', "new": '"""'}

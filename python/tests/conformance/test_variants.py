@@ -34,6 +34,7 @@ def sources_of(group: Sequence[Variant]) -> dict[str, str]:
     return texts
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("group", [[v] for v in ALL] + ROUNDS, ids=str)
 def test_patches_fit_the_source_and_each_other(group: Sequence[Variant]) -> None:
     for file, text in sources_of(group).items():

@@ -91,7 +91,7 @@ def test_a_question_without_answer_leaves_nothing_in_doubt(
     server: Server, connect: Connect
 ) -> None:
     """PUSH-8: the client asked for the generation, and sent no job."""
-    client = connect(server.url, timeout=0.2)
+    client = connect(server.url, timeout=2.0)
     client.run(echo("a connection to use"))
     server.pause()
     with pytest.raises(RedisUnreachable, match="nothing was written"):
@@ -213,7 +213,7 @@ def test_a_failover_is_survived_by_scripts(
 
 def test_a_timeout_says_perhaps(server: Server, connect: Connect) -> None:
     """PUSH-8, PUSH-14: sent once, without an answer; the error has the id of the job."""
-    client = connect(server.url, generation=8, timeout=0.2)
+    client = connect(server.url, generation=8, timeout=2.0)
     client.run(echo("a connection to use"))
     server.pause()
     with pytest.raises(MaybeWritten, match="may have been written") as caught:
@@ -231,7 +231,7 @@ def test_a_timeout_while_connecting_is_certain(server: Server, connect: Connect)
     """PUSH-8: the greeting got no answer, so no job was sent."""
     server.pause()
     with pytest.raises(RedisUnreachable):
-        connect(server.url, generation=8, timeout=0.2).push("A")
+        connect(server.url, generation=8, timeout=2.0).push("A")
     server.resume()
     assert jids(server) == []
 
@@ -284,7 +284,7 @@ def test_an_idle_connection_that_died_is_replaced(server: Server, connect: Conne
 
 
 def test_an_error_that_is_no_push_is_a_plain_one(server: Server, connect: Connect) -> None:
-    client = connect(server.url, timeout=0.2)
+    client = connect(server.url, timeout=2.0)
     client.run(echo("a connection to use"))
     server.pause()
     with pytest.raises(NoReply) as caught:
@@ -330,7 +330,7 @@ def test_a_bulk_push_that_fails_in_part(server: Server, connect: Connect) -> Non
 
 def test_a_bulk_push_that_gets_no_answer(server: Server, connect: Connect) -> None:
     """BULK-17, BULK-18: the outcome of a slice is unknown; the later ones were not sent."""
-    client = connect(server.url, generation=8, timeout=0.2)
+    client = connect(server.url, generation=8, timeout=2.0)
     client.run(echo("a connection to use"))
     server.pause()
     with pytest.raises(MaybeWritten) as caught:
@@ -367,7 +367,7 @@ def check_replies(client: Any, server: Server) -> None:
 
 def test_a_timed_out_connection_is_not_used_again(server: Server, connect: Connect) -> None:
     """ENV-5: no later command reads the late reply."""
-    client = connect(server.url, generation=8, timeout=0.2)
+    client = connect(server.url, generation=8, timeout=2.0)
     client.run(echo("a connection to use"))
     server.pause()
     with pytest.raises(NoReply):

@@ -10,14 +10,16 @@ import subprocess
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from asgiref.sync import async_to_sync
 
 from harness.servers import Server, wait_until
 from jobwire import App, AsyncClient, Client, ConfigError, MaybeWritten, RedisUnreachable
@@ -78,6 +80,21 @@ def test_a_unix_socket(server_factory: ServerFactory, connect: Connect, tmp_path
     server = server_factory("--unixsocket", str(path))
     connect(f"unix://{path}?db=3", generation=8).push("A")
     assert keyspace(server) == {"db3"}
+
+
+def test_the_scheme_of_valkey(server: Server) -> None:
+    """For every kind of connection: blocking, asyncio, and the one that hears notices."""
+    url = server.url.replace("redis://", "valkey://")
+    with Client(url, generation=8) as client:
+        client.push("A")
+        assert client.result("none", timeout=0.1) is None
+
+    async def push() -> None:
+        async with AsyncClient(url, generation=8) as twin:
+            await twin.push("A")
+
+    asyncio.run(push())
+    assert server.client().llen("queue:default") == 2
 
 
 def test_a_dns_change_is_noticed(server_factory: ServerFactory, connect: Connect) -> None:
@@ -195,7 +212,8 @@ def test_tls_with_certificates_on_both_sides(
     client = connect(f"{url}?{mine}&{trust}", generation=8)
     client.push("A")
     client.push_bulk("A", [["x" * 200]] * 2_000)
-    assert server.client().llen("queue:default") == 2_001
+    connect(f"{url}?{mine}&{trust}".replace("rediss", "valkeys"), generation=8).push("A")
+    assert server.client().llen("queue:default") == 2_002
     with pytest.raises(RedisUnreachable, match="CERTIFICATE_VERIFY_FAILED"):
         connect(f"{url}?{mine}", generation=8).push("A")
     with pytest.raises(RedisUnreachable, match="CERTIFICATE_VERIFY_FAILED"):
@@ -431,6 +449,36 @@ def test_a_client_for_several_event_loops(server: Server) -> None:
         assert asyncio.run(ask()) == b"x"
 
 
+def own_loop(push: Callable[[], Coroutine[Any, Any, Any]]) -> None:
+    """Run a coroutine as old programs do: nothing ends the loop in order."""
+    loop = asyncio.new_event_loop()
+    loop.run_until_complete(push())
+    loop.close()
+
+
+@pytest.mark.parametrize("shared", [False, True], ids=["app", "client"])
+@pytest.mark.parametrize(
+    "run", [lambda push: asyncio.run(push()), lambda push: async_to_sync(push)(), own_loop]
+)
+@pytest.mark.filterwarnings("ignore:unclosed transport:ResourceWarning")
+def test_loops_that_end_leave_no_connection(
+    server: Server, run: Callable[[Any], Any], *, shared: bool
+) -> None:
+    """Neither the clients of an application nor one client keep a loop, or its connection."""
+    app = App(server.url, generation=8)
+    job = app.job(name="Job")(lambda number: None)
+    client = AsyncClient(server.url, generation=8)
+    push = partial(client.push, "Job", [1]) if shared else partial(job.aenqueue, 1)
+    for _ in range(20):
+        run(push)
+    assert clients_of(server) <= 1  # that of the last loop, which the next one closes
+    asyncio.run(push())
+    wait_until(lambda: clients_of(server) == 0, what="the connections to be closed")
+    gc.collect()
+    assert not app._async_clients
+    assert server.client().llen("queue:default") == 21
+
+
 # Started commands
 
 
@@ -548,7 +596,7 @@ def test_a_push_that_a_replica_has_confirmed(
 
 def test_a_push_that_no_replica_confirms(server: Server, connect: Connect) -> None:
     """PUSH-8: the job is stored, but a failover may lose it: that is "may have been written"."""
-    client = connect(server.url, generation=8, wait_replicas=1, timeout=0.4)
+    client = connect(server.url, generation=8, wait_replicas=1, timeout=2.0)
     with pytest.raises(MaybeWritten, match="1 replicas were to confirm") as caught:
         client.push("A", jid="9f2c1b7a4d3e5f60718293a4")
     assert caught.value.unsure == ("9f2c1b7a4d3e5f60718293a4",)

@@ -122,6 +122,21 @@ def test_a_server_runs_from_start_to_close(directory: Path) -> None:
     server.close()  # a second call has no effect
 
 
+def test_others_cannot_replace_the_application(directory: Path) -> None:
+    """Its name is code that the next command imports."""
+    before = os.umask(0o002)
+    try:
+        embedded.start(directory / "new").close()
+    finally:
+        os.umask(before)
+    home = directory / "new" / ".jobwire"
+    assert [place.stat().st_mode & 0o777 for place in (home.parent, home)] == [0o700] * 2
+    home.chmod(0o775)
+    assert embedded.home(directory / "new") is None
+    with pytest.raises(JobwireError, match="others can write"):
+        embedded.start(directory / "new")
+
+
 def test_a_relative_directory_is_the_same(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(directory)
     with embedded.start(".") as server:

@@ -9,6 +9,8 @@ import pytest
 from harness.servers import Server, wait_until
 from jobwire import App, RedisRefused
 from jobwire.inspect import Inspector
+from jobwire.protocol.keys import Keys
+from jobwire.protocol.server import parse_info
 from tests.workers import brisk, running
 
 OFTEN = brisk(heartbeat_interval=0.1)
@@ -72,3 +74,30 @@ def test_recovery_goes_on_while_other_duties_fail(
         client.delete("processes", "process_cleanup")
         wait_until(lambda: client.exists("processes"))
     assert "bug" not in caplog.text
+
+
+def test_jobs_of_the_living_stay_after_an_outage(
+    server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    """REL-17: a worker whose own lease ended does not recover the jobs of others at once."""
+    client: Any = server.client()
+    with running(App(), server, fetch="reliable", timings=OFTEN) as worker:
+        client.delete(worker.identity)
+        wait_until(lambda: "the lease of this process had ended" in caplog.text)
+        orphan(client, "b:2:0123456789ab")
+        beats = {client.hget(worker.identity, "beat")}
+        wait_until(lambda: len(beats | {client.hget(worker.identity, "beat")}) > len(beats))
+        beats.add(client.hget(worker.identity, "beat"))
+        wait_until(lambda: len(beats | {client.hget(worker.identity, "beat")}) > len(beats))
+        assert client.hlen("jobwire:private:b:2:0123456789ab") == 1
+        worker._heartbeat._leases_count_from = 0.0  # as after a lease
+        wait_until(lambda: client.hlen("jobwire:private:b:2:0123456789ab") == 0)
+
+
+@pytest.mark.parametrize(
+    ("uptime", "loaded", "restored"), [(5, 3, True), (5, 0, False), (99, 3, False)]
+)
+def test_a_server_that_has_loaded_keys(uptime: int, loaded: int, restored: bool) -> None:
+    """REL-17: leases in them may have ended while it was away; an empty server has none."""
+    fields = {"uptime_in_seconds": str(uptime), "rdb_last_load_keys_loaded": str(loaded)}
+    assert parse_info(fields, Keys()).restored == restored

@@ -62,6 +62,25 @@ def test_nothing_was_stored_and_the_job_is_kept(
     assert client.keys("jobwire:private:*") == []
 
 
+@pytest.mark.parametrize(
+    ("rules", "written"),
+    [("-multi", 2), ("-multi -lpush", 0), ("-exec", 0), ("-lpush", 0)],
+)
+def test_a_refused_transaction_names_the_jobs_that_were_written(
+    server: Server, rules: str, written: int
+) -> None:
+    """PUSH-8: without MULTI the server carries out the other commands of a push."""
+    client: Any = server.client()
+    allowed = ["reset", "on", "nopass", "~*", "+@all", *rules.split()]
+    client.execute_command("ACL", "SETUSER", "app", *allowed)
+    with Client(server.url.replace("redis://", "redis://app:x@"), generation=8) as pusher:
+        for attempt in (1, 2):  # a refused EXEC leaves the connection in the transaction
+            with pytest.raises(RedisRefused) as caught:
+                pusher.push_bulk("A", [[1], [2]])
+            assert len(caught.value.written) == written
+            assert client.llen("queue:default") == attempt * written
+
+
 @contextmanager
 def demoted(server: Server) -> Iterator[None]:
     """Make the server the replica of an absent one, as a failover does."""

@@ -41,7 +41,7 @@ def test_a_client_finds_the_primary_and_the_next_one(
         watched(_reaper, server_factory, *SAFE[4:], password="s3cret") as group,
         connecting(kind) as connect,
     ):
-        url = f"redis+sentinel://nobody,{group.hosts}/{NAME}/0?sentinel_password=s3cret"
+        url = f"valkey+sentinel://nobody,{group.hosts}/{NAME}/0?sentinel_password=s3cret"
         client = connect(url, generation=8)
         client.push("A", jid="before")
         first = group.primary()

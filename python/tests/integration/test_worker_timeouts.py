@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 import time
 from typing import Any, NoReturn
@@ -92,6 +93,39 @@ def test_a_job_that_ends_long_after_its_time_limit_says_so(server: Server) -> No
     message = payload["error_message"]
     assert message.startswith("ran longer than its time limit of 0.05 s; it ended only after ")
     assert message.endswith("isolated=True ends a job in time")
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("caught", [OSError, BaseException])
+def test_a_job_that_ignores_its_limit_is_not_done(
+    server: Server, caplog: pytest.LogCaptureFixture, caught: type[BaseException]
+) -> None:
+    """RETRY-10: it is interrupted again, and fails at its end."""
+    app = App()
+    caught_at: list[int] = []
+
+    @app.job(name="Hang", timeout=0.05)
+    def hang() -> None:
+        for part in range(30):
+            ends = time.monotonic() + 0.03
+            try:
+                while time.monotonic() < ends:
+                    sum(range(100))
+            except caught:
+                caught_at.append(part)
+
+    push_job(server, "Hang", retry=True)
+    with running(app, server, concurrency=1):
+        ((payload, _),) = wait_until(lambda: scored(server, "retry"))
+    message = payload["error_message"]
+    assert payload["error_class"] == "jobwire.errors.JobTimeout"
+    assert message.startswith("ran longer than its time limit of 0.05 s")
+    if caught is OSError:
+        assert len(caught_at) == 1
+    else:
+        assert len(caught_at) > 1
+        assert message.endswith("because it caught the error of the limit and went on")
+    assert not [record for record in caplog.records if record.message.startswith("done")]
 
 
 def test_a_time_limit_counts_from_the_first_job_of_a_thread(server: Server) -> None:
@@ -210,6 +244,38 @@ def test_a_job_that_waits_too_long_fails_although_another_one_blocks() -> None:
     assert isinstance(ended, JobTimeout)
     assert str(ended) == "ran longer than its time limit of 0.2 s"
     assert time.monotonic() - began < 30
+
+
+def test_an_async_job_that_ignores_its_limit_is_cancelled_again_but_not_while_it_cleans_up() -> (
+    None
+):
+    """RETRY-10: and it fails, although it returns."""
+    seen: list[str] = []
+
+    async def ignores() -> str:
+        for _ in range(3):
+            try:
+                await asyncio.sleep(60)
+            except asyncio.CancelledError:
+                seen.append("cancelled")
+                await asyncio.sleep(0.5)
+                seen.append("cleaned")
+        return "done"
+
+    (ended,) = limits(limited(ignores(), 0.05))
+    assert isinstance(ended, JobTimeout)
+    assert str(ended).endswith("because it caught the error of the limit and went on")
+    assert seen == ["cancelled", "cleaned"] * 3
+
+
+def test_an_async_job_that_ends_at_its_second_interruption_was_over_its_limit() -> None:
+    async def ignores() -> None:
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.sleep(60)
+        await asyncio.sleep(60)
+
+    (ended,) = limits(limited(ignores(), 0.05))
+    assert isinstance(ended, JobTimeout)
 
 
 def test_a_job_that_blocks_and_then_waits_is_interrupted_at_once() -> None:

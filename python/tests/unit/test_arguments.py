@@ -6,7 +6,7 @@ import collections
 import decimal
 import enum
 import math
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta, timezone
 from typing import Any
 
 import pytest
@@ -140,6 +140,16 @@ def test_off_converts_what_has_an_obvious_form() -> None:
         {"2": "x"},
         1,
     ]
+
+
+def test_off_does_not_change_an_instant() -> None:
+    """An offset with seconds has no place in the text."""
+    odd = timezone(timedelta(seconds=-2670))
+    assert check_args([[datetime(1971, 5, 1, tzinfo=odd)]], strict="off") == [
+        ["1971-05-01T00:44:30Z"]
+    ]
+    with pytest.raises(InvalidJob, match="offset with seconds"):
+        check_args([{datetime(1971, 5, 1, tzinfo=odd): 1}], strict="off")
 
 
 def test_off_refuses_what_has_none() -> None:

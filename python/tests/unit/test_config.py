@@ -173,6 +173,8 @@ def test_settings_cannot_change_later() -> None:
         "redis://[::1]:7000/15",
         "rediss://user:secret@host:6380",
         "unix:///run/redis.sock?db=3",
+        "valkey://localhost:6379/0",
+        "valkeys+sentinel://one,two/mymaster/0?ssl_ca_certs=ca.crt",
     ],
 )
 def test_urls_of_a_server(url: str) -> None:
@@ -206,6 +208,8 @@ def test_urls_of_a_server(url: str) -> None:
         ("redis://host?protocol=4", "protocol '4' is not 2 or 3"),
         ("redis://host?db=x", "db"),
         ("redis://host?ssl_ca_certs=ca.crt", "write rediss:// instead"),
+        ("valkey+sentinel://a/m?ssl_ca_certs=b", r"write valkeys\+sentinel:// instead of valkey\+"),
+        ("unix:///a.sock?ssl_ca_certs=ca.crt", "ssl_ca_certs is for TLS; remove it"),
         ("rediss://host?ssl_cert_reqs=CERT_NONE", "write none, optional or required"),
     ],
 )
@@ -230,6 +234,7 @@ def test_other_urls_are_refused(url: str, problem: str) -> None:
         ("redis://host/0?db=1&password=secret&x=2", "redis://host/0?db=1&password=***&x=***"),
         ("unix:///run/a@b/redis.sock", "unix:///run/a@b/redis.sock"),
         ("redis://[::1", "redis://[:***"),
+        ("valkeys://me:secret@host", "valkeys://me:***@host"),
     ],
 )
 def test_passwords_are_not_shown(url: str, shown: str) -> None:

@@ -21,6 +21,7 @@ import yaml
 
 import jobwire
 from jobwire.cli import cli
+from tests.rows import over
 from tests.tools.links import broken, tracked
 from tests.tools.markdown import FENCE, ROOT, Block, blocks
 
@@ -163,7 +164,7 @@ def test_every_command_of_inspection_is_named() -> None:
 # -- all pages
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name)
+@over("page", PAGES, ids=name)
 def test_cited_ids_exist(page: Path) -> None:
     text = read(page)
     if page.name != "SPEC.md":  # it shows the shape of a requirement with an invented id
@@ -234,7 +235,7 @@ def _names(code: str, *, imports_only: bool = False) -> tuple[set[str], set[str]
     return defined, used
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name)
+@over("page", PAGES, ids=name)
 def test_examples_import_what_they_use(page: Path) -> None:
     assert hidden_imports(read(page)) == []
 
@@ -372,18 +373,19 @@ def check(page: str, block: Block, before: list[Block]) -> None:
 
 
 BLOCKS = {
-    f"{name(page)}:{block.line}": (name(page), block, [*blocks(read(page))][:number])
+    f"{name(page)}:{block.line}": (name(page), block, found[:number])
     for page in PAGES
-    for number, block in enumerate(blocks(read(page)))
+    for found in [[*blocks(read(page))]]
+    for number, block in enumerate(found)
 }
 
 
-@pytest.mark.parametrize(("page", "block", "before"), BLOCKS.values(), ids=BLOCKS)
+@over(("page", "block", "before"), BLOCKS.values(), ids=BLOCKS)
 def test_every_block_has_a_check_and_passes(page: str, block: Block, before: list[Block]) -> None:
     check(page, block, before)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name)
+@over("page", PAGES, ids=name)
 def test_every_fence_begins_a_line(page: Path) -> None:
     """Nothing else that looks like a fence escapes the test above."""
     rest = FENCE.sub("", read(page))

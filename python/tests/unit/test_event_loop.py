@@ -11,11 +11,11 @@ from unittest.mock import Mock
 import pytest
 
 from harness.servers import wait_until
-from jobwire import App, Job, Shutdown
+from jobwire import App, Job
 from jobwire.worker.execute import interruption
 from jobwire.worker.execute.compiled_job import JobTable
 from jobwire.worker.execute.event_loop import AsyncLoop
-from jobwire.worker.execute.interruption import raise_in_thread
+from jobwire.worker.execute.interruption import wake
 from jobwire.worker.execute.iterating import Iterations
 
 
@@ -112,7 +112,7 @@ def test_an_interruption_ends_a_wait_for_middleware_that_has_not_begun() -> None
         wait_until(lambda: len(ready) >= 1)  # the start of `around`
         wait_until(lambda: thread.ident in interruption._wakers)
         assert thread.ident
-        raise_in_thread(thread.ident, Shutdown)
+        assert wake(thread.ident)
         wait_until(lambda: len(ready) >= 2)  # its end
     finally:
         go_on.set()

@@ -17,6 +17,7 @@ import pytest
 
 import jobwire
 from jobwire.cli import cli
+from tests.rows import over
 
 # jobwire.django cannot be imported before. The processes of other tests have their own settings.
 with pytest.MonkeyPatch.context() as patch:
@@ -74,7 +75,7 @@ def test_documented_names_can_be_imported() -> None:
     assert ours - public == set()
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+@over("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_pages_import_names_that_are_listed(page: Path) -> None:
     for module, names in re.findall(
         r"^ *from (jobwire[\w.]*) import ([\w, ]+)", page.read_text("utf-8"), re.MULTILINE
@@ -101,12 +102,12 @@ def defined(tree: ast.Module) -> set[str]:
     return {name for name in names if not name.startswith("_")}
 
 
-@pytest.mark.parametrize("name", [name for name in MODULES if "._" not in name])
+@over("name", [name for name in MODULES if "._" not in name])
 def test_every_public_module_has_a_list(name: str) -> None:
     assert isinstance(importlib.import_module(name).__all__, list)
 
 
-@pytest.mark.parametrize("name", MODULES)
+@over("name", MODULES)
 def test_listed_names_are_the_modules_own(name: str) -> None:
     module = importlib.import_module(name)
     own = defined(ast.parse(inspect.getsource(module)))

@@ -21,6 +21,8 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
+from tests.rows import over
+
 REPOSITORY = Path(__file__).resolve().parents[3]
 FIXTURES = REPOSITORY / "fixtures"
 INDEX: list[dict[str, Any]] = json.loads((FIXTURES / "index.json").read_text("utf-8"))
@@ -128,7 +130,7 @@ def test_index_counts_entries_and_their_names_are_unique(line: dict[str, Any]) -
     assert line["count"] == len(names) == len(set(names))
 
 
-@pytest.mark.parametrize("file", [*FILES, "index.json"])
+@over("file", [*FILES, "index.json"])
 def test_file_has_one_entry_a_line(file: str) -> None:
     text = (FIXTURES / file).read_bytes().decode("utf-8")
     opening, *lines, closing, rest = text.split("\n")
@@ -232,7 +234,7 @@ def test_payloads_of_states_are_in_payloads_json(file: str) -> None:
             assert {(key["key"], member) for member in members} <= known.get(entry["name"], set())
 
 
-@pytest.mark.parametrize("line", TRANSCRIPTS, ids=lambda line: line["file"])
+@over("line", TRANSCRIPTS, ids=lambda line: line["file"])
 def test_transcript_is_commands_and_marks(line: dict[str, Any]) -> None:
     heading, *rest = (FIXTURES / line["file"]).read_text("utf-8").splitlines()
     version = line["file"].split("/")[1]
@@ -243,7 +245,7 @@ def test_transcript_is_commands_and_marks(line: dict[str, Any]) -> None:
         assert re.fullmatch(r'\d+\.\d{6} \[\d+ (c\d+|lua)\] "\w+"( "([^"\\]|\\.)*")*', command)
 
 
-@pytest.mark.parametrize("line", TRANSCRIPTS, ids=lambda line: line["file"])
+@over("line", TRANSCRIPTS, ids=lambda line: line["file"])
 def test_transcript_holds_no_text_of_a_script(line: dict[str, Any]) -> None:
     """Foreign scripts appear only by their SHA-1."""
     text = (FIXTURES / line["file"]).read_text("utf-8")

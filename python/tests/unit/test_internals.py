@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.rows import over
 from tests.unit.test_layers import CONFORMANCE, JOBWIRE
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -36,6 +37,6 @@ def test_the_tables_say_what_the_rules_say(title: str, rules: dict[str, str]) ->
     assert list(rooms(title).items()) == list(rules.items())
 
 
-@pytest.mark.parametrize("path", sorted(set(PATH.findall(TEXT)) - WRITTEN))
+@over("path", sorted(set(PATH.findall(TEXT)) - WRITTEN))
 def test_a_path_of_the_page_exists(path: str) -> None:
     assert any((base / path).exists() for base in BASES), path

@@ -10,6 +10,7 @@ import re
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,7 +19,7 @@ from jobwire import JobFilter
 from jobwire.application.current import running
 from jobwire.protocol.payload import Job
 from jobwire.protocol.visible import visible
-from jobwire.worker.execute.joblog import ended, event, flush, printed, set_up
+from jobwire.worker.execute.joblog import ended, event, flush, insist, printed, set_up
 from jobwire.worker.execute.log_format import HumanFormatter, JsonFormatter
 
 JOB = Job(b"{}", {"class": "Hard", "jid": "j1", "tags": ["a", "b"], "bid": "b1"}, "low")
@@ -221,6 +222,65 @@ def test_handlers_of_the_logger_jobwire_are_used(monkeypatch: pytest.MonkeyPatch
     finally:
         logging.getLogger("jobwire").removeHandler(handler)
     assert [record.getMessage() for record in records] == ["start"]
+
+
+def standard_error(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
+    """Set up the log of a worker on a standard error that the test can read."""
+    stream = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", stream)
+    monkeypatch.setattr(logging.root, "handlers", [])
+    monkeypatch.setattr(logging.root, "level", logging.root.level)
+    set_up("human", "info")
+    return stream
+
+
+@pytest.mark.parametrize("name", [None, "jobwire", "shop"])
+@pytest.mark.parametrize("stream", ["stderr", "stdout", "console", "other"])
+def test_each_line_is_written_once(
+    monkeypatch: pytest.MonkeyPatch, name: str | None, stream: str
+) -> None:
+    """A handler that the application adds for the same place takes the place of ours."""
+    err = standard_error(monkeypatch)
+    theirs = {"stderr": err, "other": io.StringIO()}.get(stream, io.StringIO())
+    if stream == "stdout":
+        monkeypatch.setattr(sys, "stdout", theirs)
+    handler: logging.Handler = logging.StreamHandler(theirs)
+    if stream == "console":  # as the handler of `rich`
+        handler = logging.Handler()
+        handler.console = SimpleNamespace(file=err)  # type: ignore[attr-defined]
+        monkeypatch.setattr(
+            handler, "emit", lambda record: err.write(handler.format(record) + "\n")
+        )
+    handler.setLevel(logging.INFO)
+    logging.getLogger(name).addHandler(handler)
+    logging.getLogger("shop").setLevel(logging.DEBUG)
+    try:
+        with running(JOB):
+            event(logging.getLogger("jobwire.worker"), logging.INFO, "start")
+            logging.getLogger("shop").warning("hello")
+            logging.getLogger("shop").debug("below the level of the other handler")
+    finally:
+        logging.getLogger(name).removeHandler(handler)
+        logging.getLogger("shop").setLevel(logging.NOTSET)
+    own, other = err.getvalue(), "" if theirs is err else theirs.getvalue()
+    takes = stream != "other"
+    for logger, message in (("jobwire", "start"), ("shop", "hello")):
+        ours = not takes or name not in (None, logger)
+        line = rf"[^\n]* {message} class=Hard jid=j1 queue=low bid=b1 tags=a,b\n"
+        assert len(re.findall(line, own)) == ours
+        assert (own + other).count(message) == 1 + (not takes and name in (None, logger))
+    assert own.count("below the level") == 1
+
+
+def test_the_format_of_the_operator_comes_before_handlers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also before those that the application gave to a logger of its own."""
+    err = standard_error(monkeypatch)
+    handler = logging.StreamHandler(err)
+    logging.getLogger("shop").addHandler(handler)
+    insist("json", "info")
+    logging.getLogger("shop").warning("hello")
+    assert json.loads(err.getvalue())["msg"] == "hello"
+    assert handler not in logging.getLogger("shop").handlers
 
 
 def test_the_job_is_in_the_line_and_how_often_it_was_put_back() -> None:

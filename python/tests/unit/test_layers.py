@@ -9,6 +9,7 @@ import pytest
 
 import jobwire
 import jobwire_conformance
+from tests.rows import over
 
 # A folder, or a module at the top of a package, and the modules of its package that it may import.
 # "*" is everything below in this table; a folder may always import itself.
@@ -143,9 +144,7 @@ ALL = [(package, path) for package in PACKAGES for path in paths(package)]
 MODULES = {module_name(package, path) for package, path in ALL}
 
 
-@pytest.mark.parametrize(
-    ("package", "path"), ALL, ids=[module_name(package, path) for package, path in ALL]
-)
+@over(("package", "path"), ALL, ids=[module_name(package, path) for package, path in ALL])
 def test_a_module_imports_downwards_only(package: str, path: Path) -> None:
     name = module_name(package, path)
     if name == package:

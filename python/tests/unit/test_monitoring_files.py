@@ -16,6 +16,7 @@ from jobwire.inspect.processes import ProcessInfo
 from jobwire.inspect.summary import QueueSummary
 from jobwire.monitoring import ClassFigures, Figures, fleet_exposition, worker_exposition
 from jobwire.monitoring.metrics import FLEET, WORKER
+from tests.rows import over
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"
 DASHBOARD = json.loads((DOCS / "monitoring/dashboard.json").read_text("utf-8"))
@@ -80,7 +81,7 @@ def panels() -> Iterator[tuple[str, str, str]]:
 RULES = [rule for group in ALERTS["groups"] for rule in group["rules"]]
 
 
-@pytest.mark.parametrize(("title", "expression", "legend"), [*panels()])
+@over(("title", "expression", "legend"), [*panels()])
 def test_a_panel_shows_metrics_that_exist(title: str, expression: str, legend: str) -> None:
     assert faults(expression) == []
     names = re.findall(r"\bjobwire_\w+", expression)

@@ -6,12 +6,13 @@ import asyncio
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, NewType, TypedDict
 from uuid import UUID
+from zoneinfo import ZoneInfo
 
 import attrs
 import msgspec
@@ -29,6 +30,19 @@ NOWHERE = "redis://127.0.0.1:1/0"  # a connection to it fails at once
 ID = UUID("9f2c1b7a-4d3e-4f60-9182-93a4b5c6d7e8")
 ID_TEXT = str(ID)
 NOON = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)
+
+
+PARIS = ZoneInfo("Europe/Paris")
+LOCAL_MEAN = datetime(1971, 5, 1, tzinfo=ZoneInfo("Africa/Monrovia"))  # -00:44:30
+
+
+@dataclass
+class Moment:
+    at: datetime
+
+
+class Meeting(pydantic.BaseModel):
+    begins: list[datetime]
 
 
 class Color(Enum):
@@ -125,6 +139,11 @@ TRAVELLERS: list[tuple[Any, Any, Any]] = [
     (Small, 9, 9),
     ("UUID", ID, ID_TEXT),
     ("list[UUID] | None", [ID], [ID_TEXT]),
+    (datetime, datetime(2026, 7, 1, tzinfo=PARIS), "2026-07-01T00:00:00+02:00"),
+    (datetime, LOCAL_MEAN, "1971-05-01T00:44:30Z"),  # the same instant, and not 30 s later
+    (dict[str, list[datetime]], {"a": [LOCAL_MEAN]}, {"a": ["1971-05-01T00:44:30Z"]}),
+    (Moment, Moment(LOCAL_MEAN), {"at": "1971-05-01T00:44:30Z"}),
+    (dict[datetime, int], {NOON: 1}, {"2026-11-22T12:00:00Z": 1}),
 ]
 
 
@@ -168,6 +187,13 @@ def test_types_of_json_cost_nothing(annotation: Any) -> None:
         (UUID, object(), "object, which has no JSON form"),
         (Color, "blue", "Invalid enum value 'blue'"),
         (date, NOON, "Invalid RFC3339 encoded date"),
+        (dict[datetime, int], {LOCAL_MEAN: 1}, r"with seconds.*convert it to UTC"),
+        (
+            time,
+            time(1, tzinfo=timezone(timedelta(seconds=30))),
+            r"01:00:00\+00:00:30 has an offset",
+        ),
+        (Meeting, Meeting(begins=[LOCAL_MEAN]), "1971-05-01 00:00:00-00:44:30 has an offset"),
         (Customer, {"id": ID_TEXT, "birthday": "x"}, "birthday: Input should be a valid date"),
     ],
 )
@@ -253,10 +279,12 @@ def test_types_that_do_not_exist_count_as_no_annotation() -> None:
     made = Parameters("Job", job)
     assert made.bind([5, ID], {}) == [5, ID_TEXT]
     assert list(made.decode(["x", ID_TEXT])) == ["x", ID]
-    with pytest.raises(
-        InvalidJob, match=r"name 'Fraction' is not defined.*import the type outside"
-    ):
-        made.bind([1 + 2j, ID], {})
+    assert made.bind([["a", {"b": 5}], ID], {}) == [["a", {"b": 5}], ID_TEXT]
+    for value in (1 + 2j, [ID], {"a": [1 + 2j]}, {ID: 1}):
+        with pytest.raises(
+            InvalidJob, match=r"name 'Fraction' is not defined.*import the type outside"
+        ):
+            made.bind([value, ID], {})
     lenient = Parameters("Job", job, explain=False)
     assert lenient.bind([1 + 2j, ID], {}) == [1 + 2j, ID_TEXT]  # `strict_args` decides
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from itertools import islice, pairwise
 from zoneinfo import ZoneInfo
@@ -11,6 +12,7 @@ import pytest
 
 from jobwire import ConfigError
 from jobwire.periodic.line import parse
+from jobwire.periodic.zones import local_zone, offset_at
 
 DAY = 86_400
 
@@ -197,6 +199,43 @@ def test_the_zone_of_a_line_comes_before_others(monkeypatch: pytest.MonkeyPatch)
     assert shown(parse("0 9 * * * UTC", tz=BERLIN).after(noon)) == "2026-07-02 09:00:00"
     assert shown(parse("0 9 * * *", tz=BERLIN).after(noon)) == "2026-07-02 07:00:00"
     assert shown(parse("0 9 * * *").after(noon)) == "2026-07-02 00:00:00"
+
+
+@pytest.fixture
+def set_tz(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
+    """Set TZ for the C library as well."""
+
+    def set_(value: str) -> None:
+        monkeypatch.setenv("TZ", value)
+        time.tzset()
+
+    yield set_
+    monkeypatch.undo()
+    time.tzset()
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        *("", ":", "utc", "UTC0", ":/etc/localtime", BERLIN, f":{BERLIN}", "posix/Asia/Tokyo"),
+        *("/usr/share/zoneinfo/Asia/Tokyo", "CET-1CEST,M3.5.0,M10.5.0/3", ":EST5EDT", "XST5XDT"),
+        *("<+03>-3", "GMT+5", "IST-2IDT,M3.4.4/26,M10.5.0"),
+    ],
+)
+def test_the_local_zone_is_that_of_the_c_library(value: str, set_tz: Callable[[str], None]) -> None:
+    """X-CRON-12: `TZ` in each of its forms, in summer, in winter and at the changes."""
+    set_tz(value)
+    for moment in ("2026-01-01", "2026-07-01", "2026-03-29", "2026-10-25", "2026-11-01"):
+        instant = at(f"{moment} 01:00:00")
+        assert offset_at(instant, local_zone()) == time.localtime(instant).tm_gmtoff
+
+
+@pytest.mark.parametrize("value", ["Europe/Berln", "/no/such/file", "../Berlin", "junk", "é"])
+def test_a_local_zone_that_does_not_exist(value: str, set_tz: Callable[[str], None]) -> None:
+    """The C library takes it for UTC, without a word."""
+    set_tz(value)
+    with pytest.raises(ConfigError, match=f"TZ='{value}' is not a time zone; set it to a name"):
+        parse("0 9 * * *")
 
 
 def test_fractions_of_a_second() -> None:

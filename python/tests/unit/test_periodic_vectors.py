@@ -14,6 +14,7 @@ from jobwire.errors import ConfigError
 from jobwire.periodic.line import CronLine, parse
 from jobwire.protocol.periodic_entry import StoredEntry, stored_time, tick_member
 from jobwire.protocol.times import Generation
+from tests.rows import over
 
 FIXTURES = data.path("fixtures")
 
@@ -33,7 +34,7 @@ def following(line: CronLine, after: int) -> Iterator[int]:
         yield tick
 
 
-@pytest.mark.parametrize("vector", vectors("cron-ticks"), ids=lambda vector: vector["name"])
+@over("vector", vectors("cron-ticks"), ids=lambda vector: vector["name"])
 def test_a_line_has_these_ticks(vector: dict[str, Any]) -> None:
     """[X-CRON-10] [X-CRON-11] [X-CRON-12] [X-CRON-14] Forwards and backwards."""
     if vector["ticks"] is None:
@@ -66,8 +67,8 @@ def test_a_tick_has_these_texts(vector: dict[str, Any]) -> None:
     assert stored_time(vector["tick"]) == vector["last_enqueue_time"]
 
 
-@pytest.mark.parametrize("vector", vectors("cron-payloads"), ids=lambda vector: vector["name"])
-@pytest.mark.parametrize("generation", [7, 8])
+@over("vector", vectors("cron-payloads"), ids=lambda vector: vector["name"])
+@over("generation", [7, 8])
 def test_an_entry_has_this_payload(vector: dict[str, Any], generation: Generation) -> None:
     """[X-CRON-29] [X-CRON-30] [X-CRON-31]"""
     entry = StoredEntry("cron_job:default:report", "default", vector["entry"])

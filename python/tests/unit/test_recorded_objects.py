@@ -14,6 +14,7 @@ from jobwire.spec import verdicts
 from jobwire.spec.fixture_files import place_of
 from jobwire_conformance.judge.objects import OBJECTS
 from jobwire_conformance.judge.payloads import View
+from tests.rows import over
 from tests.sample_objects import IDENTITY, INFO, METRICS
 from tests.schemas import GENERATIONS, ROOT, load
 
@@ -211,7 +212,7 @@ def test_the_original_of_the_faults_is_valid(kind: str) -> None:
         assert broken(verdicts.judge_object(text, kind, view)) == []
 
 
-@pytest.mark.parametrize(("kind", "field", "value", "rule", "path"), FAULTS)
+@over(("kind", "field", "value", "rule", "path"), FAULTS)
 def test_a_fault_is_found_with_its_rule(
     kind: str, field: str, value: Any, rule: str, path: str
 ) -> None:

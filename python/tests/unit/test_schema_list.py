@@ -6,8 +6,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pytest
 from jsonschema import Draft202012Validator
+
+from tests.rows import over
 
 SCHEMA = Path(__file__).resolve().parents[3] / "schema"
 
@@ -40,7 +41,7 @@ OBJECTS = [
 ]
 
 
-@pytest.mark.parametrize(("name", "part"), OBJECTS)
+@over(("name", "part"), OBJECTS)
 def test_there_is_a_schema_of_it(name: str, part: str | None) -> None:
     schema: dict[str, Any] = json.loads((SCHEMA / f"{name}.json").read_text("utf-8"))
     Draft202012Validator.check_schema(schema)

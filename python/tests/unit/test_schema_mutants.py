@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.rows import over
 from tests.sample_objects import IDENTITY, INFO, METRICS
 from tests.schemas import ABSENT, blames, mutant, problems, schema
 
@@ -111,7 +112,7 @@ def test_the_original_of_the_mutants_is_valid(generation: int) -> None:
     assert problems("payload", f"writer-{NAMES[generation]}", VALID[generation]) == []
 
 
-@pytest.mark.parametrize(("generation", "field", "value", "requirement"), MUTANTS)
+@over(("generation", "field", "value", "requirement"), MUTANTS)
 def test_mutant_is_rejected_in_the_name_of(
     generation: int, field: str, value: object, requirement: str
 ) -> None:
@@ -216,7 +217,7 @@ RULES = {field: "BEAT-9" if field == "concurrency" else "BEAT-3" for field in ID
 STATE = {"ex": "1", "c": "null", "rt": "0.5", "cancelled": "1795191608"}
 
 
-@pytest.mark.parametrize(
+@over(
     ("name", "original", "field", "value", "requirement"),
     [
         *(("identity-hash", IDENTITY, field, ABSENT, RULES[field]) for field in IDENTITY),
@@ -273,7 +274,7 @@ def test_another_key_is_rejected(part: str, key: str) -> None:
     assert problems("metrics-bucket", part, key) != []
 
 
-@pytest.mark.parametrize(
+@over(
     ("part", "field", "value", "requirement"),
     [
         *(

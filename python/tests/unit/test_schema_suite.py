@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.rows import over
 from tests.schemas import ABSENT, mutant, problems, schema
 
 HELLO, GREETING, PUSH, PUSHED, _, REJECTED, *_ = schema("driver")["examples"]
@@ -33,7 +34,7 @@ def test_every_message_is_closed(message: dict[str, Any]) -> None:
             assert problems("driver", None, mutant(message, field, value)) != []
 
 
-@pytest.mark.parametrize(
+@over(
     ("message", "field", "value"),
     [
         (HELLO, "driver", 2),
@@ -103,7 +104,7 @@ def test_a_time_is_given_once() -> None:
     assert problems("driver", "push", {**PUSH, "at": 5, "in": 5}) != []
 
 
-@pytest.mark.parametrize(
+@over(
     ("field", "value"),
     [
         *((field, ABSENT) for field in ("case", "title", "claims", "since", "steps")),

@@ -400,6 +400,16 @@ WRONG: list[tuple[str, str]] = [
     ),
     ("tag: <%= ENV.fetch('GONE') %>", r":1: ENV.fetch\('GONE'\): the variable is not set"),
     ("tag: a\n<% if true %>\ntimeout: 3\n<% end %>", ":2: the tag '<% if true %>' is Ruby code"),
+    ("tag: <%= Integer(ENV['A']) %>", r":1: Integer\(''\): the value is not a number"),
+    ("tag: <%= Integer(ENV.fetch('A', 'x')) %>", r":1: Integer\('x'\): the value is not a number"),
+    *(
+        (f"tag: <%= {code} %>", ":1: the tag '<%= .* is Ruby code, which is never run; write")
+        for code in (
+            *("", "ENV", "ENV[A]", "ENV.fetch('A'", "ENV['A'].strip", "ENV['A'] if true", "(1"),
+            *("ENV.fetch('A') { |name| 5 }", "5 5", "5.minutes", "Integer('5', 8)", "system('id')"),
+            *("ENV['A'] == '1'", "Rails.env.production?", 'ENV["A#{1}"]', "true.to_i", "ENV.to_h"),
+        )
+    ),
     ("tag: <%= ENV['A'] + `id` %>", ":1: the tag .* is Ruby code, which is never run"),
     ("tag: <%= ENV['A']", ":1: the tag .* is Ruby code, which is never run"),
 ]
@@ -452,6 +462,19 @@ def test_what_no_chosen_section_says_may_lack_its_variables(loaded: Resolve) -> 
         ('<%= ENV.fetch("N", "8") %>', {"N": "7"}, 7),
         ("<%= ENV.fetch('N') { 8 } %>", {}, 8),
         ("<%= ENV.fetch('N') %>", {"N": "7"}, 7),
+        ('<%= ENV.fetch("N") { 8 }.to_i %>', {}, 8),
+        ('<%= ENV.fetch("N") { 8 }.to_i %>', {"N": " 7 threads"}, 7),
+        ("<%= (ENV['N'] || 8).to_i -%>", {}, 8),
+        ("1<%= (ENV['N'] || 8).to_i %>", {"N": ""}, 10),
+        ("<%= Integer(ENV.fetch('N', 8)) %>", {}, 8),
+        ('<%= Integer(ENV["N"] || ENV["M"] || "8") %>', {"M": "7"}, 7),
+        ("<%= ENV.fetch('N', ENV.fetch('M', 8)) %>", {}, 8),
+        ("<%= ENV['N'] || ENV.fetch('M') %>", {"N": "7"}, 7),
+        ("<%= ENV.fetch('N') do 8 end %>", {}, 8),
+        ("<%= ENV['N'].presence || 8 %>", {"N": " "}, 8),
+        ("<%= ENV['N'].to_s.to_i || 8 %>", {"N": "1_0"}, 10),
+        ("<%= ENV.fetch('N', '8.9').to_f.to_i %>", {}, 8),
+        ("<%= (ENV.fetch('N') { nil } || 1_0) %>", {}, 10),
         ("9 # <%= Shop.threads %>", {}, 9),
         ("9 <%# Shop.threads %>", {}, 9),
         ("9\n# <% if false %>\n# <% end %>", {}, 9),
@@ -543,8 +566,9 @@ def test_sidekiqs_own_file(loaded: Resolve) -> None:
     )
     assert settings["log_level"] == "info"
     ignored = " ".join(settings.notes)
-    for name in ("require", "logfile", "strict", "scheduler"):
+    for name in ("require", "logfile", "strict"):
         assert f"{name} has no meaning for jobwire; ignored" in ignored
+    assert "scheduler has periodic jobs, which only --schedule sidekiq.yml reads" in ignored
     assert len(settings.notes) == 4
     assert settings.values["timeout"].source == "sidekiq.yml:5"
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import pytest
-
 from jobwire.spec import checks, lints
 from jobwire.spec.document import Profile, read
+from tests.rows import over
 from tests.spec_sample import SPEC, edited
 
 
@@ -67,7 +66,7 @@ def test_nothing_is_wrong_with_a_good_document() -> None:
     assert faults(SPEC) == []
 
 
-@pytest.mark.parametrize(
+@over(
     ("lint", "old", "new"),
     [
         ("keyword", "**MUST** push", "**MUST** push and **SHOULD** look"),

@@ -9,6 +9,7 @@ import pytest
 
 from jobwire.spec import checks, lints, strict
 from jobwire.spec.document import read
+from tests.rows import over
 
 SOUND = """# A protocol
 
@@ -71,7 +72,7 @@ def test_a_sound_document_has_no_hit() -> None:
     assert hits(SOUND) == []
 
 
-@pytest.mark.parametrize(
+@over(
     ("lint", "old", "new", "words"),
     [
         ("clause", "within 10 s.", "within 10 s; it waits.", "a semicolon"),

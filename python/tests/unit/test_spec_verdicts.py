@@ -13,6 +13,7 @@ from jobwire.spec import annexes, fixture_files, verdicts
 from jobwire.spec.document import read
 from jobwire_conformance.judge import objects, payloads
 from jobwire_conformance.judge.payloads import View
+from tests.rows import over
 from tests.schemas import ROOT
 from tests.spec_sample import PAYLOAD, edited
 
@@ -37,7 +38,7 @@ def test_a_good_payload_breaks_nothing() -> None:
     assert "GEN-2" in broken(IN_SECONDS, EIGHT)
 
 
-@pytest.mark.parametrize(
+@over(
     ("old", "new", "rule", "path"),
     [
         ("}", "", "PAY-1", "$"),
@@ -143,8 +144,8 @@ def test_a_half_of_a_surrogate_pair_is_noted(string: str, is_half: bool) -> None
     assert broken(text, READER) == {}
 
 
-@pytest.mark.parametrize("place", [None, *payloads.PLACES])
-@pytest.mark.parametrize(
+@over("place", [None, *payloads.PLACES])
+@over(
     ("changes", "places"),
     [
         ({"queue": None}, {"queue", "dead", None}),  # SCHED-9

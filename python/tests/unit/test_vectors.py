@@ -6,6 +6,7 @@ import base64
 import json
 import math
 import zlib
+from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from jobwire.protocol.payload import decode, encode
 from jobwire.protocol.promotion import first_wait, next_wait, promoted
 from jobwire.protocol.retry import encode_backtrace, retry_delay
 from jobwire_conformance.judge import payloads
+from tests.rows import over
 
 FIXTURES = data.path("fixtures")
 OURS = "8.0-"
@@ -33,10 +35,8 @@ def load(file: str) -> list[dict[str, Any]]:
     return loaded
 
 
-def vectors(kind: str) -> pytest.MarkDecorator:
-    return pytest.mark.parametrize(
-        "vector", load(f"vectors/{kind}.json"), ids=lambda vector: vector["name"]
-    )
+def vectors(kind: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    return over("vector", load(f"vectors/{kind}.json"), ids=lambda vector: vector["name"])
 
 
 # -- retry delays

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.rows import over
 from tests.tools.words import EXCUSE, ROOT, SKIPPED, is_under, judge, main, tracked
 
 # Each sentence breaks the rule once.
@@ -93,11 +94,11 @@ def found(source: str, name: str = "page.md") -> list[str]:
     return [hit.rule for hit in judge(Path(name), source)]
 
 
-@pytest.mark.parametrize(
+@over(
     ("rule", "sentence"),
     [(rule, sentence) for rule, sentences in PLANTED.items() for sentence in sentences],
 )
-@pytest.mark.parametrize(
+@over(
     ("name", "pattern"),
     [
         ("page.md", "# Jobs\n\nA job runs. {}\n"),
@@ -116,7 +117,7 @@ def test_a_planted_fault_is_found(name: str, pattern: str, rule: str, sentence: 
     assert found(pattern.replace("{}", sentence), name) == [rule]
 
 
-@pytest.mark.parametrize("sentence", LAWFUL)
+@over("sentence", LAWFUL)
 def test_a_lawful_sentence_is_left_alone(sentence: str) -> None:
     assert found(f"# Jobs\n\nA job runs. {sentence}\n") == []
     assert found(f'"""A title.\n\n{sentence}\n"""\n', "module.py") == []

@@ -158,4 +158,6 @@ def _group(visit: Visit, job: JobView | None) -> str:
     if job is None or not job.entry.error_class or job.entry.place not in ("retry", "dead"):
         return ""
     path = SETS["retry" if job.entry.place == "retry" else "dead"].path
+    if visit.site.redact is not None:
+        return visit.path(path, **{"class": job.entry.class_name})  # messages may be hidden
     return visit.path(path, error=f"{job.entry.error_class}:"[:100])

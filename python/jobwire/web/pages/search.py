@@ -12,7 +12,7 @@ from jobwire.inspect.entry import QUEUE, Entry
 from jobwire.inspect.filters import Filter
 from jobwire.web.jobs import JobView
 from jobwire.web.places import SETS, path_of
-from jobwire.web.selecting import filter_of
+from jobwire.web.selecting import HIDEABLE, filter_of
 from jobwire.web.visit import Page, Redirect, Visit
 
 __all__ = ["show"]
@@ -49,9 +49,9 @@ def show(visit: Visit) -> Page | Redirect:
     asked, field = visit.asked("q"), visit.asked("in") or "class"
     if JID.fullmatch(asked):
         return Redirect(visit.path("jobs", asked))
-    field = field if field in FIELDS and not (field == "text" and visit.site.redact) else "class"
+    fields = [name for name in FIELDS if name not in HIDEABLE or visit.site.redact is None]
+    field = field if field in fields else "class"
     hits = [*_search(visit, asked, field)] if asked else []
-    fields = [name for name in FIELDS if name != "text" or visit.site.redact is None]
     return Page(
         "search.html",
         {"title": "Search", "asked": asked, "field": field, "fields": fields, "hits": hits},

@@ -13,7 +13,7 @@ from pathlib import Path
 from jobwire.connection.connect import safe_url
 from jobwire.connection.sync import SyncRedis
 from jobwire.errors import RedisRefused, RedisTrouble
-from jobwire.protocol.heartbeat import HeartbeatSample, Work, beat, prune, retire
+from jobwire.protocol.heartbeat import LEASE_S, HeartbeatSample, Work, beat, prune, retire
 from jobwire.protocol.key_types import explained
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.plural import counted
@@ -45,11 +45,13 @@ class HeartbeatThread:
         quiet: Returns True if fetching has stopped.
         on_signal: Called with the name of a signal that came through Redis. [SIG-4] [SIG-10]
         on_beat: Called with every beat, for other regular work.
+        stuck: Returns the reason that the process does not work, or "". It gets no lease then.
         audit: Looks at the private entries of this process; None if it has none. With an audit,
             the thread also puts back jobs of dead processes. [REL-4] [REL-8]
         timings: Intervals and timeouts.
 
     Attributes:
+        reaches: True if the last round reached Redis.
         turned: Monotonic time at which the last round of the thread began. A round may fail, for
             example if Redis is down, but it must end.
     """
@@ -66,6 +68,7 @@ class HeartbeatThread:
         quiet: Callable[[], bool],
         on_signal: Callable[[str], None],
         on_beat: Callable[[], None],
+        stuck: Callable[[], str] = lambda: "",
         audit: Audit | None,
         timings: Timings = DEFAULT_TIMINGS,
     ) -> None:
@@ -79,8 +82,11 @@ class HeartbeatThread:
         self._quiet = quiet
         self._on_signal = on_signal
         self._on_beat = on_beat
+        self._stuck = stuck
+        self._is_stuck = False
         self._audit = audit
         self._recovers = audit is not None
+        self._beaten = False
         self._held = 0  # private entries, as of the last beat
         self._shown = 0  # running jobs, as of the last beat
         self._life = LifeLock(identity, scope=f"{safe_url(redis.url)} {keys.namespace}")
@@ -88,6 +94,7 @@ class HeartbeatThread:
         self._one_at_a_time = threading.Lock()
         self._scanned: bytes | None = b"0"  # cursor; None at the end
         self._recovered_once = False
+        self._leases_count_from = 0.0  # time.monotonic()
         self._stranded: set[str] = set()  # dead processes in the log
         duties = {
             "heartbeat": self.beat,
@@ -103,6 +110,7 @@ class HeartbeatThread:
         self._duties = [
             (Outage(name, self._stop, pause=0.0), duty) for name, duty in duties.items()
         ]
+        self.reaches = True
         self.turned = time.monotonic()
         self._thread = threading.Thread(target=self._run, name="jobwire-heart", daemon=True)
 
@@ -122,7 +130,9 @@ class HeartbeatThread:
         self._thread.start()
 
     def beat(self) -> None:
-        """Renew the lease now. [REL-3]"""
+        """Renew the lease now, unless the process hangs. [REL-3]"""
+        if self._is_stuck:
+            return
         with self._one_at_a_time:
             if self._stop.is_set():
                 return
@@ -143,9 +153,21 @@ class HeartbeatThread:
                 )
             )
             self._held = answer.held
+            if answer.anew and self._beaten:
+                self.doubt_leases("the lease of this process had ended")
+            self._beaten = True
             self._shown = len(sample.works)
         if answer.signal is not None:
             self._on_signal(answer.signal)
+
+    def doubt_leases(self, reason: str) -> None:
+        """Recover nothing for a lease without proof of death. [REL-17]
+
+        While Redis was away, living processes could not renew their leases.
+        """
+        if self._recovers:
+            self._leases_count_from = time.monotonic() + LEASE_S
+            _log.warning("%s; waiting %d s before jobs of others are recovered", reason, LEASE_S)
 
     def close(self) -> None:
         """Stop beating and leave the set of processes. [BEAT-7]"""
@@ -180,9 +202,22 @@ class HeartbeatThread:
     def _round(self) -> bool:
         """Do the duties in order; return False if Redis could not be used."""
         self.turned = time.monotonic()
-        return all(
+        self._look_at_progress()
+        self.reaches = all(
             not self._stop.is_set() and self._goes_on(outage, duty) for outage, duty in self._duties
         )
+        return self.reaches
+
+    def _look_at_progress(self) -> None:
+        problem = self._stuck()
+        was, self._is_stuck = self._is_stuck, bool(problem)
+        # The log may be what hangs, so these lines come after the decision.
+        if problem and not was:
+            _log.critical(
+                "%s; the lease is given up, so that other processes take the jobs", problem
+            )
+        elif was and not problem:
+            _log.warning("the process works again; it renews its lease")
 
     def _goes_on(self, outage: Outage, duty: Callable[[], None]) -> bool:
         """Do a duty; return whether the next ones can be done, also if it failed."""
@@ -217,6 +252,7 @@ class HeartbeatThread:
 
     def _recover(self) -> None:
         ended = self._life.ended()
+        doubtful = time.monotonic() < self._leases_count_from
         recovered = self._redis.run(
             recover(
                 self._keys,
@@ -224,9 +260,10 @@ class HeartbeatThread:
                 now=time.time(),
                 ended=ended,
                 every=self._timings.heartbeat_interval / 2 if self._recovered_once else None,
+                only_ended=doubtful,
             )
         )
-        self._recovered_once = True
+        self._recovered_once = self._recovered_once or not doubtful
         for identity, count in recovered.items():
             if isinstance(count, int):
                 _log.warning("put back %s of dead process %s", counted(count, "job"), identity)

@@ -36,6 +36,8 @@ class Ticker:
         self.awake = False
         self._woken = False  # guarded by `_lock`
         self._checks: tuple[PeriodicCheck, ...] = ()  # guarded by `_lock`
+        self._rounds = 0
+        self._checking = False
         self._thread = threading.Thread(target=self._run, name="jobwire-ticker", daemon=True)
 
     def start(self) -> None:
@@ -48,6 +50,10 @@ class Ticker:
         self.wake()
         if self._thread.is_alive():
             self._thread.join(STOP_TIMEOUT_S)
+
+    def step(self) -> int | None:
+        """Return the number of the round that goes on; None while the ticker waits."""
+        return self._rounds if self._checking else None
 
     def add_periodic_check(self, check: PeriodicCheck) -> None:
         """Have a check called after each `wake`, and again after as many seconds as it returns."""
@@ -89,5 +95,8 @@ class Ticker:
         """Call the checks; return in how many seconds to do it again."""
         with self._lock:
             checks = self._checks
+        self._rounds += 1
+        self._checking = True
         delays = [check() for check in checks]
+        self._checking = False
         return min((delay for delay in delays if delay is not None), default=None)

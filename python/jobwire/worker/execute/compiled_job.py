@@ -25,6 +25,7 @@ from jobwire.protocol.wire import Command
 from jobwire.worker.execute.event_loop import AsyncLoop
 from jobwire.worker.execute.interruption import blocked
 from jobwire.worker.execute.iterating import Iterations
+from jobwire.worker.execute.safe_points import own
 from jobwire.worker.execute.time_limit import limited
 
 if TYPE_CHECKING:
@@ -158,6 +159,7 @@ class JobTable:
                 _log.info(words, len(jobs), ", ".join(map(_name_of, others)))
 
     def _make(self, definition: JobType[..., Any]) -> CompiledJob:
+        own(definition.function)
         timeout = definition.timeout
         if definition.isolated and self._isolation is not None:
             # The child process enters the wrappers, because it runs the job's code.

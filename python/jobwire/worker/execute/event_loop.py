@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import gc
 import logging
 import sys
 import threading
@@ -170,6 +171,7 @@ class AsyncLoop:
                 _log.critical(
                     "%s ended the event loop of async jobs; it runs again", cause, exc_info=problem
                 )
+                _retrieve(problem)
 
     def _break(self, error: BaseException) -> None:
         self._broken = True
@@ -195,6 +197,18 @@ class _End:
             raise error
         finally:
             del error  # its traceback has this frame
+
+
+def _retrieve(problem: BaseException | None) -> None:
+    """Mark an error as seen in the task that raised it; else asyncio logs it again, much later.
+
+    The loop does not name that task, and a done one is no longer in `all_tasks`.
+    """
+    if problem is None:
+        return
+    for each in gc.get_objects():
+        if issubclass(type(each), asyncio.Task) and getattr(each, "_exception", None) is problem:
+            each.exception()
 
 
 def _answer(request: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:

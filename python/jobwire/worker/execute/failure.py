@@ -15,7 +15,7 @@ import jobwire
 from jobwire.errors import JobFailed, JobwireError
 from jobwire.protocol.retry import Failure
 
-__all__ = ["describe", "trace_of", "user_trace"]
+__all__ = ["describe", "trace_of", "user_trace", "without_own_end"]
 
 MAX_TRACE = 20_000  # characters of a traceback in the log
 MAX_TRACES = 200  # kept in memory
@@ -70,7 +70,7 @@ def trace_of(error: BaseException) -> str:
     try:
         trace = user_trace(error)
         if isinstance(error, JobwireError):
-            trace = _without_own_end(trace)
+            trace = without_own_end(trace)
         if _is_chained(error):
             text = "".join(traceback.format_exception(type(error), error, trace))
         else:
@@ -96,7 +96,7 @@ def user_trace(error: BaseException) -> TracebackType | None:
     return trace
 
 
-def _without_own_end(trace: TracebackType | None) -> TracebackType | None:
+def without_own_end(trace: TracebackType | None) -> TracebackType | None:
     """Return a traceback without the calls of jobwire after the last one of the application."""
     calls: list[TracebackType] = []
     end = 0

@@ -26,6 +26,7 @@ from jobwire.worker.execute.log_format import (
     HumanFormatter,
     JsonFormatter,
     LineFormatter,
+    Told,
     visible_lines,
     words,
 )
@@ -74,6 +75,8 @@ def insist(log_format: LogFormat | None, level: str | None, *, pid: bool = False
     if log_format is not None:
         replaces = not is_set_up()
         set_up(log_format, level or logging.getLevelName(root.level), pid=pid)
+        for logger in _loggers():
+            logger.handlers[:] = [one for one in logger.handlers if not _on_terminal(one)]
         if replaces:
             _log.info("log_format %s replaces the log handlers of the application", log_format)
     for logger in _own_loggers():
@@ -159,7 +162,9 @@ def _handle(
     extra: Mapping[str, Any],
     error: BaseException | None = None,
 ) -> None:
-    text = visible(message) + words(extra, with_identity=not _show_job(logger))
+    message = visible(message)
+    text = Told(message + words(extra, with_identity=not _show_job(logger)))
+    text.plain = message
     record = _record(logger, level, text, extra)
     if error is not None:
         record.exc_info = (type(error), error, user_trace(error))
@@ -168,14 +173,35 @@ def _handle(
     logger.handle(record)
 
 
-def _show_job(logger: logging.Logger) -> bool:
-    """True if all handlers of a logger show the attributes of the job."""
-    handlers = []
+def _handlers(logger: logging.Logger) -> list[logging.Handler]:
+    """Return the handlers that get the records of a logger, without that of `set_up`."""
+    handlers: list[logging.Handler] = []
     one: logging.Logger | None = logger
     while one is not None:
         handlers += one.handlers
         one = one.parent if one.propagate else None
+    return [handler for handler in handlers if type(handler) is not _Lines]
+
+
+def _show_job(logger: logging.Logger) -> bool:
+    """True if all other handlers of a logger show the attributes of the job."""
+    handlers = _handlers(logger)
     return bool(handlers) and all(map(_shows_job, handlers))
+
+
+def _on_terminal(handler: logging.Handler) -> bool:
+    """True if a handler of the application writes to standard output or standard error."""
+    stream = getattr(handler, "stream", None) or getattr(
+        getattr(handler, "console", None),
+        "file",
+        None,  # of `rich`
+    )
+    standard = (sys.stderr, sys.stdout, sys.__stderr__, sys.__stdout__)
+    return (
+        stream is not None
+        and any(stream is one for one in standard)
+        and (type(handler) is not _Lines)
+    )
 
 
 def _shows_job(handler: logging.Handler) -> bool:
@@ -199,10 +225,14 @@ def _record(
     return record
 
 
-def _own_loggers() -> Iterator[logging.Logger]:
-    for name, logger in [*logging.root.manager.loggerDict.items()]:
-        if isinstance(logger, logging.Logger) and f"{name}.".startswith("jobwire."):
+def _loggers() -> Iterator[logging.Logger]:
+    for logger in [*logging.root.manager.loggerDict.values()]:
+        if isinstance(logger, logging.Logger):
             yield logger
+
+
+def _own_loggers() -> Iterator[logging.Logger]:
+    return (logger for logger in _loggers() if f"{logger.name}.".startswith("jobwire."))
 
 
 class _Lines(logging.StreamHandler[TextIO]):
@@ -234,10 +264,16 @@ class _Lines(logging.StreamHandler[TextIO]):
                 self._put("")
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write the kept lines, then a record; `logging` calls this with the lock held."""
+        """Write the kept lines, then a record; `logging` calls this with the lock held.
+
+        A record that a handler of the application writes to the same place is left to that one.
+        """
         if self._kept:
             self._put("")
-        super().emit(record)
+        logger = logging.root.manager.loggerDict.get(record.name)
+        others = _handlers(logger if isinstance(logger, logging.Logger) else logging.root)
+        if not any(record.levelno >= one.level and _on_terminal(one) for one in others):
+            super().emit(record)
 
     def _put(self, text: str) -> None:
         kept = self._kept

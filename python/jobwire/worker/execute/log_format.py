@@ -13,10 +13,17 @@ from jobwire.application.current import current_job
 from jobwire.protocol.payload import Job, encode
 from jobwire.protocol.visible import visible, visible_json
 
-__all__ = ["HumanFormatter", "JsonFormatter", "LineFormatter", "visible_lines", "words"]
+__all__ = ["HumanFormatter", "JsonFormatter", "LineFormatter", "Told", "visible_lines", "words"]
 
 _OPTIONAL = ("bid", "tags")
 _EXTRAS = ("elapsed", "returned")
+
+
+class Told(str):
+    """A message with words about its job, for handlers that do not show the job themselves."""
+
+    plain: str
+    """The message alone."""
 
 
 class LineFormatter(logging.Formatter):
@@ -28,7 +35,7 @@ class LineFormatter(logging.Formatter):
             record.created,
             record.levelname,
             record.threadName or "",
-            record.getMessage(),
+            _message(record),
             record.__dict__,
             _trace(self, record),
         )
@@ -216,6 +223,13 @@ def _word(value: object) -> str:
 def _encodable(text: str) -> str:
     """Return text that JSON can hold; the message of an error may have lone surrogates."""
     return text.encode("utf-8", "backslashreplace").decode()
+
+
+def _message(record: logging.LogRecord) -> str:
+    match record.args:
+        case (Told() as text,):
+            return text.plain
+    return record.getMessage()
 
 
 def _trace(formatter: logging.Formatter, record: logging.LogRecord) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable, Collection
@@ -17,13 +18,15 @@ from jobwire.protocol.payload import Job, decode
 from jobwire.protocol.reliable import InFlightJob
 from jobwire.worker.execute.compiled_job import CompiledJob, JobTable, Marks
 from jobwire.worker.execute.execution import Execution
-from jobwire.worker.execute.interruption import cancel_raise, raise_in_thread, wake
+from jobwire.worker.execute.interruption import Interruption, Overdue, make_interruption, wake
 from jobwire.worker.execute.outcome_policy import OutcomePolicy
 from jobwire.worker.execute.tasks import Tasks
-from jobwire.worker.execute.time_limit import timed_out
+from jobwire.worker.execute.time_limit import AGAIN_S, LONGEST_AGAIN_S, timed_out
 from jobwire.worker.fetch.source import JobSource
 
 __all__ = ["Processor"]
+
+ATTEMPT_INTERVAL_S = 0.05  # at most, between attempts to interrupt a job
 
 _log = logging.getLogger("jobwire.worker")
 
@@ -70,11 +73,14 @@ class Processor:
         # Written by this thread only, as a whole; read by any.
         self._held: InFlightJob | None = None
         self._execution: Execution | None = None
-        # Guards `_inside`, `_struck`, `_expires`, `_returning` and `_acknowledged`, except where
-        # this thread enters a job's code.
+        # Guards the following, except where this thread enters a job's code.
         self._guard = threading.Lock()
         self._inside = False  # in the job's own code, where an interruption may strike
-        self._struck: type[BaseException] | None = None
+        self._struck: type[BaseException] | None = None  # the error that interrupts the job
+        self._struck_at = 0.0  # monotonic
+        self._again_at: float | None = None  # monotonic; None: not known that it was raised
+        self._strikes = 0
+        self._interruption: Interruption  # of this thread
         self._expires: float | None = None  # monotonic
         self._acknowledged: InFlightJob | None = None  # the last job that nothing may put back
         self._returning = False
@@ -114,27 +120,52 @@ class Processor:
             return None
         return Work(execution.held.queue, execution.held.text, execution.began_at)
 
+    @property
+    def hangs(self) -> bool:
+        """True if the thread has a job, and is not in code of the job that may go on for long.
+
+        It is then in code of ours, in a handler of the application or in the log, or in a job that
+        is over its limit and does not end.
+        """
+        return self._held is not None and (not self._inside or self._struck is not None)
+
     def enforce_time_limit(self, now: float) -> float | None:
-        """Interrupt the job in progress if it is over its time limit. [RETRY-10]
+        """Interrupt the job in progress if it is over its time limit, or goes on. [RETRY-10]
 
         Args:
             now: Monotonic time.
 
         Returns:
-            Seconds until the limit; None if there is none.
+            Seconds until this must be called again; None if there is no reason.
         """
         with self._guard:
-            if self._expires is None:
+            if not self._inside:
                 return None
-            if self._expires > now:
-                return self._expires - now
-            self._interrupt(JobTimeout)
-            return None
+            if self._struck is None:
+                if self._expires is None:
+                    return None
+                if self._expires > now:
+                    return self._expires - now
+                self._interrupt(JobTimeout, now)
+            elif not self._interruption.raised:
+                self._interruption.attempt()
+            elif self._again_at is None:
+                self._interruption.rest()
+                self._again_at = now + min(AGAIN_S * 2**self._strikes, LONGEST_AGAIN_S)
+            elif self._again_at <= now:
+                self._strikes += 1
+                self._interrupt(Shutdown if self._struck is Shutdown else Overdue, now)
+            if self._again_at is not None:
+                return self._again_at - now
+            return min((now - self._struck_at) / 8, ATTEMPT_INTERVAL_S)
 
     def interrupt(self, error: type[BaseException]) -> None:
         """Raise `error` inside the job, if there is one. [SIG-5] [RETRY-10] [RETRY-16]"""
         with self._guard:
-            self._interrupt(error)
+            if self._inside:
+                self._strikes = 0
+                self._interrupt(error, time.monotonic())
+        self._watch()
 
     def cancel(self, ids: Collection[str | None]) -> None:
         """Tell the job in progress that it was cancelled, if its id is among these. [X-CANCEL-7]
@@ -153,15 +184,14 @@ class Processor:
             if waits and self._inside and self._thread.ident is not None:
                 wake(self._thread.ident)
 
-    def _interrupt(self, error: type[BaseException]) -> None:
+    def _interrupt(self, error: type[BaseException], now: float) -> None:
         """With the guard held."""
-        if self._inside and self._thread.ident is not None:
-            self._struck = error
-            self._expires = None
-            raise_in_thread(self._thread.ident, error)
+        self._struck, self._struck_at, self._again_at = error, now, None
+        self._interruption.ask(error)
 
     def _run(self) -> None:
         take = self._take
+        self._interruption = make_interruption(threading.get_ident(), Processor._execute.__code__)
         ran: float | None = None  # None: there is no slot to be freed
         while True:
             try:
@@ -252,15 +282,16 @@ class Processor:
             error = None
 
     def _execute(self, job: Job, compiled: CompiledJob) -> BaseException | None:
-        """Run the job; return what it raised."""
+        """Run the job; return what it raised, or the error of a job that was over its limit."""
         timeout = compiled.timeout
-        expires = 0.0
+        expires = math.inf
         try:
             try:
                 # Without the guard: an interruption strikes only after the second step.
                 self._struck = None
                 self._inside = True
                 if timeout is not None:
+                    self._strikes = 0
                     self._expires = expires = time.monotonic() + timeout
                     self._watch()
                 compiled.call(job)
@@ -268,15 +299,18 @@ class Processor:
                 with self._guard:
                     self._inside = False
                     self._expires = None
-                    if self._struck is not None:
-                        cancel_raise(threading.get_ident())
+                if self._struck is not None:
+                    self._interruption.end()
         except BaseException as error:
             # User code runs only here. SystemExit and the like also come from the job and must
             # not end the worker; a Shutdown that this process did not raise is the job's own.
             if self._struck is Shutdown:
                 raise Shutdown from error
-            if self._struck is JobTimeout:
+            if self._struck is not None:
                 late = time.monotonic() - expires
                 return timed_out(timeout or 0.0, late, error.__traceback__)
             return error
+        if timeout is not None and (late := time.monotonic() - expires) > 0:
+            ignored = self._struck is not None and self._interruption.raised
+            return timed_out(timeout, late, None, ignored=ignored)
         return None

@@ -9,30 +9,41 @@ from types import TracebackType
 from typing import Any
 
 from jobwire.errors import JobTimeout
+from jobwire.worker.execute.failure import without_own_end
+from jobwire.worker.execute.safe_points import cleans_up
 
-__all__ = ["limited", "timed_out"]
+__all__ = ["AGAIN_S", "LONGEST_AGAIN_S", "limited", "timed_out"]
+
+AGAIN_S = 0.2  # after which a job that caught an interruption is interrupted again; it doubles
+LONGEST_AGAIN_S = 5.0
 
 LATE_S = 1.0  # after its time limit, from which the error of a job explains the delay
 BLOCKED_S = 0.1  # after which a timer is so late that something has blocked the event loop
 
 _THREAD = (
-    "a thread can be interrupted only while it runs Python code: isolated=True ends a job in time"
+    "a thread can be interrupted only while it runs the job's own Python code: isolated=True ends "
+    "a job in time"
 )
+_IGNORED = "it caught the error of the limit and went on"
 _LOOP = (
     "an async job can be interrupted only while it awaits: its code blocked the event loop for "
     "{:.1f} s, which a sync job may do"
 )
 
 
-def timed_out(limit: float, late: float, trace: TracebackType | None) -> JobTimeout:
+def timed_out(
+    limit: float, late: float, trace: TracebackType | None, *, ignored: bool = False
+) -> JobTimeout:
     """Return the error of a job in a thread, with a message that an interruption cannot carry.
 
     Args:
         limit: Seconds that the job may take.
         late: Seconds from the limit to the end of the job.
         trace: The calls in which the job was.
+        ignored: True if the job caught the interruption.
     """
-    return _error(limit, late, _THREAD if late > LATE_S else "").with_traceback(trace)
+    reason = _IGNORED if ignored else _THREAD if late > LATE_S else ""
+    return _error(limit, late, reason).with_traceback(without_own_end(trace))
 
 
 async def limited(awaitable: Awaitable[Any], seconds: float) -> Any:
@@ -48,10 +59,25 @@ async def limited(awaitable: Awaitable[Any], seconds: float) -> Any:
     loop = asyncio.get_running_loop()
     steps = _Steps(awaitable, time.monotonic() + seconds)
 
+    task = asyncio.current_task()
+    assert task is not None
+    strikes = 0  # after the first
+    timer: asyncio.TimerHandle
+
     def strike() -> None:
+        nonlocal timer
         late = time.monotonic() - steps.expires
         is_blameless = late > BLOCKED_S and not steps.blocked
-        limit.reschedule(loop.time() + (min(late, seconds) if is_blameless else 0.0))
+        grace = min(late, seconds) if is_blameless else 0.0
+        limit.reschedule(loop.time() + grace)
+        timer = loop.call_later(grace + AGAIN_S, strike_again)
+
+    def strike_again() -> None:
+        nonlocal strikes, timer
+        if not cleans_up(steps):
+            strikes += 1
+            task.cancel()
+        timer = loop.call_later(min(AGAIN_S * 2**strikes, LONGEST_AGAIN_S), strike_again)
 
     try:
         async with asyncio.timeout(None) as limit:
@@ -60,6 +86,8 @@ async def limited(awaitable: Awaitable[Any], seconds: float) -> Any:
                 result = await steps
             finally:
                 timer.cancel()
+                for _ in range(strikes):
+                    task.uncancel()
     except TimeoutError as error:
         if not limit.expired():
             raise
@@ -67,6 +95,8 @@ async def limited(awaitable: Awaitable[Any], seconds: float) -> Any:
         raise steps.error(seconds).with_traceback(cancelled.__traceback__) from None
     if steps.blocked:
         raise steps.error(seconds)
+    if limit.expired():
+        raise _error(seconds, time.monotonic() - steps.expires, _IGNORED)
     return result
 
 

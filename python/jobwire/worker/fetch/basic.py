@@ -67,6 +67,9 @@ class BasicFetcher:
         self._counting = threading.Lock()  # Guards writes of `fetches`.
         self.fetches = 0
 
+    def step(self) -> None:
+        """Return None: each thread waits for itself, and has no job meanwhile."""
+
     def take(self, ran: float | None) -> InFlightJob | None:
         """Return the next job, waiting for one; None once closed. [FETCH-5] [FETCH-9] [FETCH-11]"""
         while not self._closed.is_set():

@@ -117,6 +117,7 @@ class ReliableFetcher:
         self._followers = 0  # guarded by `_lock`
         self._prefetch = Prefetch(slots, timings)  # guarded by `_lock`
         self._broken: set[str] = set()  # queues in the log; guarded by `_lock`
+        self._steps = 0  # of the leaders; written by the leader only
         ticker.add_periodic_check(self._check)
 
     @property
@@ -128,6 +129,10 @@ class ReliableFetcher:
     def fetches(self) -> int:
         """Number of fetches that were sent to Redis."""
         return self._in_flight.begun
+
+    def step(self) -> int | None:
+        """Return the number of fetches and waits; None while no thread has to fetch or wait."""
+        return self._steps if self._leader.active else None
 
     def on_thread_wanted(self, start: Callable[[], None]) -> None:
         """Have `start` called when there is no thread to take the lead."""
@@ -269,6 +274,7 @@ class ReliableFetcher:
     def _lead(self) -> InFlightJob | None:
         """Fetch and wait until there is a job for this thread; None once closed."""
         while True:
+            self._steps += 1
             with self._outage:
                 self._fetch_or_wait()
             with self._lock:

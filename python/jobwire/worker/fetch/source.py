@@ -133,6 +133,9 @@ class JobSource(Protocol):
     def fetches(self) -> int:
         """Number of requests for jobs that were sent to Redis."""
 
+    def step(self) -> object:
+        """Return a value that changes with each fetch or wait; None while there is none to do."""
+
     def take(self, ran: float | None) -> InFlightJob | None:
         """Return the next job, waiting for one; None once `close` was called. [FETCH-5]
 

@@ -93,6 +93,8 @@ class Timings:
     # Background
     heartbeat_interval: float = BEAT_INTERVAL_S
     """Between two heartbeats. [BEAT-2]"""
+    stuck_after: float = 4 * BEAT_INTERVAL_S
+    """After which a part of the process without progress hangs."""
     early_beat: float = 1.0
     """After which a job that the last heartbeat does not show is worth another heartbeat."""
     heartbeat_stop_timeout: float = 1.0

@@ -120,6 +120,20 @@ class Capsule:
         in_threads = {tid: work for tid, work in works if work is not None}
         return in_threads if self._tasks is None else in_threads | self._tasks.works()
 
+    def fetch_step(self) -> object:
+        """Return a value that changes with each fetch or wait; None while there is none to do."""
+        return self._source.step()
+
+    def step(self) -> object:
+        """Return a value that changes with each job, while no thread is free and all hang.
+
+        None otherwise.
+        """
+        busy = [each for each in self._processors if each.held is not None]
+        if len(busy) < self.shape.concurrency or not all(each.hangs for each in busy):
+            return None
+        return tuple(each.held and each.held.field for each in busy)
+
     def known_fields(self) -> list[str]:
         """Return the private entries of all jobs that this capsule has taken. [REL-8]"""
         return [held.field for held in self._held()]

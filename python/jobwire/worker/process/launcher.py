@@ -14,7 +14,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Collection, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, TypeVar
 
 import jobwire
@@ -27,6 +27,7 @@ from jobwire.connection.sync import SyncRedis
 from jobwire.errors import ConfigError, NoReply, RedisRefused, RedisTrouble, RedisUnreachable
 from jobwire.monitoring.figures import Classes, ClassFigures, Figures, merged
 from jobwire.periodic.line import available
+from jobwire.protocol import permissions
 from jobwire.protocol.dead_set import DeadSetLimits
 from jobwire.protocol.heartbeat import LEASE_S, Work, process_info
 from jobwire.protocol.key_types import explained
@@ -35,6 +36,7 @@ from jobwire.protocol.ordering import QueueOrder
 from jobwire.protocol.plural import counted
 from jobwire.protocol.server import ServerInfo, check_server
 from jobwire.protocol.times import Generation
+from jobwire.protocol.wire import command, once
 from jobwire.worker.background.audit import Audit, gather
 from jobwire.worker.background.canceller import Canceller
 from jobwire.worker.background.heartbeat import HeartbeatThread, rss
@@ -56,6 +58,7 @@ from jobwire.worker.fetch.reliable import ReliableFetcher
 from jobwire.worker.fetch.source import JobSource, OutcomeSink
 from jobwire.worker.fetch.timings import DEFAULT_TIMINGS, Timings
 from jobwire.worker.process.capsule import Capsule
+from jobwire.worker.process.progress import Part, Progress
 
 if TYPE_CHECKING:
     from jobwire.worker.execute.isolation import Isolation
@@ -154,6 +157,7 @@ class Launcher:
         self._canceller = Canceller(self._redis, self._keys, self._cancel, timings)
         self._beaten_at = 0.0  # monotonic
         self._classes = Classes()
+        self._progress = Progress(self._parts(), limit=timings.stuck_after)
         self._heartbeat = HeartbeatThread(
             self._redis,
             self._keys,
@@ -173,6 +177,7 @@ class Launcher:
             quiet=self._quiet.is_set,
             on_signal=on_signal,
             on_beat=self._on_beat,
+            stuck=self._progress.stuck,
             audit=self._audit,
             timings=timings,
         )
@@ -192,10 +197,12 @@ class Launcher:
         """URL of the Redis server."""
         return self._redis.url
 
-    @property
-    def turned(self) -> float:
-        """Time at which the heartbeat thread last began a round, monotonic seconds."""
-        return self._heartbeat.turned
+    def stuck(self) -> str:
+        """Return the reason that this process does not work and must be restarted, or ""."""
+        silent = time.monotonic() - self._heartbeat.turned
+        if silent > self._timings.stuck_after:
+            return f"heartbeat thread stuck for {silent:.0f} s"
+        return self._progress.stuck()
 
     @property
     def busy(self) -> bool:
@@ -241,7 +248,13 @@ class Launcher:
             UnfitServer, RedisTrouble: As `start`, for the server as it is now.
         """
         if self._server is None:
-            self._server = self._redis.run(check_server(self._keys))
+            info = self._redis.run(check_server(self._keys))
+            try:  # a write without effect: the server may answer, and take no writes for a while
+                self._redis.run(once(command("ZADD", self._keys.retry, "XX", 0, "x")))
+            except RedisRefused as error:
+                if error.temporary:
+                    raise
+            self._server = info
         return self._server
 
     def start(self) -> ServerInfo:
@@ -259,6 +272,10 @@ class Launcher:
             info = _patiently(self.check_server, (NoReply,))
             for warning in info.warnings:
                 _log.warning(warning)
+            if self.config.fetch == "reliable":
+                self._warn_of_refused()
+            if info.restored:
+                self._heartbeat.doubt_leases("Redis has restarted with its data")
             self._generation = _patiently(self._find_generation)
             for callback in self.app.events.callbacks("startup"):
                 self._call(callback)
@@ -279,11 +296,42 @@ class Launcher:
             self._periodic.start()
         return info
 
+    def _parts(self) -> dict[str, Part]:
+        """Return the parts of the process that have to make progress."""
+
+        def threads(capsule: Capsule) -> Part:
+            # A restart does not help a thread that waits for Redis.
+            return lambda: capsule.step() if self._heartbeat.reaches else None
+
+        parts: dict[str, Part] = {"ticker": self._ticker.step}
+        for capsule in self._capsules:
+            name = capsule.shape.name
+            parts[f"fetching of capsule {name}"] = capsule.fetch_step
+            parts[f"each thread of capsule {name}"] = threads(capsule)
+        return parts
+
     def _cancel(self, ids: Collection[str]) -> None:
         """Refuse and end jobs that were cancelled. [X-CANCEL-3] [X-CANCEL-7]"""
         self._marks.ids = ids
         for capsule in self._capsules:
             capsule.cancel(ids)
+
+    def _warn_of_refused(self) -> None:
+        """Log each command of the scripts that the server refuses to this user. [SEC-3]"""
+        queue = next(name for each in self.config.capsules.values() for name in each.queues)
+        tried = permissions.of_scripts(self._keys, self.identity, queue)
+        try:
+            found = self._redis.run(permissions.refused(tried))
+        except RedisTrouble:
+            return  # the start finds it also, and says it
+        for name, reply in found.items():
+            _log.error(
+                "Redis refuses %s to this user, so jobs can stay where they are: add the rule +%s, "
+                "and those of SEC-3 for keys: %s",
+                name,
+                name.lower(),
+                reply.message,
+            )
 
     def _find_generation(self) -> Generation:
         try:
@@ -350,6 +398,12 @@ class Launcher:
             # released: with such threads left, a call of the log may never return.
             _log.info("stopped")
         return put_back
+
+    def abandon(self) -> None:
+        """Put back what can be put back, for a process that ends at once. It writes no log."""
+        for capsule in self._capsules:
+            with suppress(RedisTrouble):
+                capsule.put_back()
 
     def dump(self) -> None:
         """Write the stack of every thread and task to the log. [SIG-3]"""

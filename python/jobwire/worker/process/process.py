@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import logging
 import math
 import os
@@ -14,7 +15,7 @@ from collections.abc import Callable, Sequence, Set
 from io import TextIOWrapper
 from queue import Empty, SimpleQueue
 from types import FrameType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TextIO
 
 import msgspec
 
@@ -44,7 +45,8 @@ EXIT_FORCED = 1  # after a second TERM or INT
 # main thread wakes up regularly.
 SIGNAL_CHECK_INTERVAL_S = 0.5
 STOP_CHECK_INTERVAL_S = 0.1  # the same, while a thread looks for Redis
-STOP_GRACE_S = 30.0  # beyond the timeout, after which a stop that hangs is cut short
+STOP_GRACE_S = 15.0  # beyond the timeout, after which a stop that hangs is cut short
+ABANDON_S = 3.0  # of it, in which jobs are put back without the parts that hang
 HEARTBEAT_STUCK_S = 4 * BEAT_INTERVAL_S  # without a round of the heartbeat thread
 # Prefix of the names of threads that live to the end of the process and do not hinder its exit.
 # If threads named "jobwire..." are left, the process exits without Python's clean-up.
@@ -108,6 +110,7 @@ class _Process:
         self._stopping = False
         self._is_stuck = False
         self._is_broken = False
+        self._nowhere: TextIO | None = None  # while the process runs
         self._status = EXIT_CRASHED
         self._has_ports = (config.health_port or config.metrics_port) is not None
         self._reports = self._has_ports and notifier.supervised
@@ -121,6 +124,14 @@ class _Process:
         """
         for name in _HANDLED:
             self._trap(name)
+        with open(os.devnull, "w") as self._nowhere:
+            try:
+                return self._run_with_ports(source)
+            finally:
+                self._nowhere = None
+                faulthandler.cancel_dump_traceback_later()
+
+    def _run_with_ports(self, source: str) -> int:
         if not self._has_ports or self._notifier.supervised:
             return self._run(source)
         from jobwire.worker.process.monitor import Monitor, Sources
@@ -266,6 +277,11 @@ class _Process:
         # them the same signal that the supervisor passes on.
         if self._stopping and name in ("TERM", "INT") and not self._notifier.supervised:
             os._exit(EXIT_FORCED)
+        if name in ("TERM", "INT") and self._nowhere is not None:
+            # In C, so that the process ends even if each thread waits for a lock of the log. The
+            # stacks go nowhere, because the output may be what hangs.
+            limit = self._config.timeout + STOP_GRACE_S
+            faulthandler.dump_traceback_later(limit, exit=True, file=self._nowhere)
         self._signals.put(_Signal(name, number, frame))
 
     def _on_redis_signal(self, name: str) -> None:
@@ -306,14 +322,23 @@ class _Process:
             return  # a second request, not by a signal; the stop is under way
         self._stopping = True
         self._state = "stopping, "
+        # First of all, because writing to the log may hang.
+        limit = threading.Timer(self._config.timeout + STOP_GRACE_S - ABANDON_S, self._abandon)
+        limit.name, limit.daemon = f"{DAEMON_PREFIX}-limit", True
+        limit.start()
         hint = "" if self._notifier.supervised else "; send it again to force"
         _log.info("%s: stopping, jobs have %g s%s", name, self._config.timeout, hint)
         self._notifier.stopping(self._describe())
         # In a thread, so that the main thread still handles signals, even if the stop hangs.
         threading.Thread(target=self._stop_launcher, name="jobwire-stop", daemon=True).start()
-        limit = threading.Timer(self._config.timeout + STOP_GRACE_S, os._exit, [EXIT_CRASHED])
-        limit.name, limit.daemon = f"{DAEMON_PREFIX}-limit", True
-        limit.start()
+
+    def _abandon(self) -> None:
+        """End this process, whose stop hangs."""
+        threading.Timer(ABANDON_S, os._exit, [EXIT_CRASHED]).start()
+        try:
+            self._launcher.abandon()
+        finally:
+            os._exit(EXIT_CRASHED)
 
     def _stop_launcher(self) -> None:
         try:
@@ -328,14 +353,14 @@ class _Process:
         self._signals.put(_Signal("TERM"))
 
     def _check(self) -> None:
-        """Notify the watchdog unless the heartbeat thread is stuck; check the memory."""
-        stuck = time.monotonic() - self._launcher.turned
-        if stuck < HEARTBEAT_STUCK_S or self._stopping:
+        """Notify the watchdog unless the process hangs; check the memory."""
+        stuck = self._launcher.stuck()
+        if not stuck or self._stopping:
             self._notifier.alive()
             self._is_stuck = False
         elif not self._is_stuck:
             self._is_stuck = True
-            _log.error("heartbeat thread stuck for %.0f s; watchdog notifications stopped", stuck)
+            _log.error("%s; watchdog notifications stopped", stuck)
         self._report_status()
         limit = self._config.memory_limit
         if limit and not self._notifier.supervised and not self._stopping:
@@ -358,10 +383,7 @@ class _Process:
 
     def _not_live(self) -> str:
         """Return the reason that this process must be restarted, or ""."""
-        stuck = time.monotonic() - self._launcher.turned
-        if stuck < HEARTBEAT_STUCK_S or self._stopping or not self._started:
-            return ""
-        return f"heartbeat thread stuck for {stuck:.0f} s"
+        return "" if self._stopping or not self._started else self._launcher.stuck()
 
     def _not_ready(self) -> str:
         """Return the reason that this process fetches no jobs, or ""."""
@@ -388,9 +410,9 @@ class _Process:
 
 
 def _may_pass(error: RedisTrouble) -> bool:
-    """True if Redis may accept the same command later."""
+    """True if Redis may accept the same command later. [ENV-6]"""
     if isinstance(error, RedisRefused):
-        return error.code == "LOADING"
+        return error.temporary
     return not getattr(error, "refused", False)
 
 

@@ -9,6 +9,8 @@ from typing import Any
 from harness.servers import Server
 from jobwire.inspect import Filter
 from jobwire.ops import Operations, Selection
+from jobwire.protocol.keys import Keys
+from jobwire.protocol.permissions import of_scripts
 from tests.integration.inspector.entries import IDENTITY, payload
 from tests.integration.ops.test_acts import CALLS, prepare
 from tests.integration.test_acl import ROLES, as_user, denied
@@ -60,9 +62,10 @@ def test_the_listed_permissions_are_enough(server: Server) -> None:
     with Operations(user.url, role="admin") as operations:
         play(operations, client)
     # The doctor tries these, and does without them.
-    tried = {"memory|usage", "dbsize", "time", "ping", "discard", "incrby"}
-    assert denied(server) - {f"command {name}" for name in tried} == set()
     granted = {word[1:] for word in roles.split() if word.startswith("+")}
+    tried = {"memory|usage", "dbsize", "time", "ping", "discard", "incrby"}
+    tried |= {str(step.args[0]).lower() for step in of_scripts(Keys(), "a", "q")} - granted
+    assert denied(server) - {f"command {name}" for name in tried} == set()
     assert {*LISTED} & granted == set()
     used = {name.removeprefix("cmdstat_") for name in client.info("commandstats")}
     assert {*LISTED} - used == set()

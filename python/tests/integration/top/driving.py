@@ -102,14 +102,19 @@ async def driving(
     interval: float = 0.1,
     timeout: float = 5.0,
     namespace: str = "",
+    toasts: bool = True,
 ) -> AsyncIterator[Driver]:
-    """Run the application; yield its driver."""
+    """Run the application; yield its driver.
+
+    A press of a key waits until the process is idle, up to two seconds. It is never idle while
+    screens are read or toasts are drawn: a long interval and no toasts make a test fast.
+    """
     with Operations(
         server.url, person=PERSON, role=role, timeout=timeout, namespace=namespace
     ) as operations:
         app = TopApp(operations, address=server.url, interval=interval)
         try:
-            async with app.run_test(size=size, notifications=True) as pilot:
+            async with app.run_test(size=size, notifications=toasts) as pilot:
                 yield Driver(app, pilot)
         finally:
             await asyncio.to_thread(app.close)

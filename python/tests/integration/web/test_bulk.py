@@ -213,7 +213,10 @@ def test_a_redaction_holds_for_the_sample(server: Server) -> None:
         html = browser.client.get("/bulk?place=retry&act=retry").text
         assert "secret" not in html
         assert "[hidden]" in html
-        assert "not searched here" in browser.text("/bulk?place=retry&act=retry&text=secret", 400)
+        for name in ("text", "error"):
+            refused = browser.text(f"/bulk?place=retry&act=retry&{name}=*secret*", 400)
+            assert "not searched here" in refused
+        assert "selected>error" not in browser.client.get("/search?in=error&q=x").text
     with visiting(server, redact=hide_arguments) as browser:
         assert "secret" in browser.client.get("/bulk?place=retry&act=retry").text
 

@@ -30,7 +30,7 @@ def open_app(server: Server, **settings: Any) -> Iterator[tuple[str, WebApp]]:
         server.url,
         authorize=lambda request: Visitor("ada", "operator"),
         refresh=0.05,
-        timeout=0.5,
+        timeout=2.0,
         **settings,
     )
     with closing(app), served(app) as url:
@@ -161,7 +161,7 @@ def test_redis_goes_away_and_comes_back(server: Server) -> None:
         page.until("menu", '<span class="count">1</span>')
 
 
-@pytest.mark.process
+@pytest.mark.timing
 def test_a_hanging_redis_holds_neither_files_nor_other_visitors_for_long(server: Server) -> None:
     """Each request waits for the same answer of Redis, not one after the other."""
     with open_app(server) as (url, _):

@@ -1,0 +1,129 @@
+"""A time limit, or a stop, harms nothing but the job that it interrupts. [RETRY-10]"""
+
+from __future__ import annotations
+
+import random
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.servers import Reaper, Server, wait_until
+from jobwire import Client
+from jobwire.worker.process.process import STOP_GRACE_S
+from tests.acceptance.test_ports import free_port, get
+from tests.apps import limited
+from tests.workers import WorkerProcess, Workers
+
+APP = "tests.apps.limited:app"
+JOBS = {1: 40, 5: 660, 20: 1800, 50: 2500}  # by concurrency: 5,000 together
+STOP_S = 15  # the timeout of one second, and the few seconds that a stop adds, on a busy machine
+
+
+@pytest.fixture
+def workers(_reaper: Reaper, tmp_path: Path) -> Iterator[Workers]:
+    with Workers(_reaper, tmp_path) as running:
+        yield running
+
+
+def counter(server: Server, name: str) -> int:
+    value: Any = server.client().get(f"stat:{name}")
+    return int(value or 0)
+
+
+def fails_well(worker: WorkerProcess, server: Server, jobs: int, *, concurrency: int) -> None:
+    """Wait for as many jobs to fail; see that all locks are free, and that the worker stops."""
+    redis = server.client()
+    what = f"{jobs} jobs; {worker.log}"
+    wait_until(lambda: counter(server, "failed") >= jobs, 600, what=what)
+    with Client(server.url) as client:
+        client.push_bulk("Probe", [[]] * concurrency)
+    wait_until(lambda: redis.llen(limited.PROBED) >= concurrency, 120, what=what)
+    assert set(redis.lrange(limited.PROBED, 0, -1)) == {b""}
+    stops_well(worker)
+    assert counter(server, "failed") == jobs
+    assert not list(redis.scan_iter("jobwire:private:*"))
+
+
+def stops_well(worker: WorkerProcess) -> None:
+    began = time.monotonic()
+    worker.send(signal.SIGTERM)
+    assert worker.wait(STOP_S) == 0, time.monotonic() - began
+
+
+@pytest.mark.process
+def test_jobs_over_their_limit_fail_and_the_worker_goes_on(
+    server: Server, workers: Workers
+) -> None:
+    """A limit strikes 200 jobs that write to the log; no lock of the log is lost."""
+    with Client(server.url) as client:
+        client.push_bulk("Rows", [[]] * 200, retry=False)
+    worker = workers.start(APP, "--redis", server.url, "-c", "20", "-t", "1")
+    fails_well(worker, server, 200, concurrency=20)
+    assert len(worker.logged("JobTimeout: ran longer than its time limit of 0.2 s")) == 200
+
+
+@pytest.mark.process
+def test_a_stop_interrupts_a_job_that_writes_to_the_log(server: Server, workers: Workers) -> None:
+    """SIG-5: the job is put back, and the process ends within its promise."""
+    with Client(server.url) as client:
+        client.push("Babbles", [])
+    worker = workers.start(APP, "--redis", server.url, "-c", "1", "-t", "1")
+    wait_until(lambda: worker.logged("row"))
+    stops_well(worker)
+    assert server.client().llen("queue:default") == 1
+    assert worker.lines()[-1]["msg"] == "stopped"
+
+
+@pytest.mark.real_time
+@pytest.mark.process
+def test_a_worker_whose_threads_hang_is_not_alive(server: Server, workers: Workers) -> None:
+    """SIG-5, REL-3: no thread can write to the log any more, as if a job had lost its lock."""
+    redis, port = server.client(), free_port()
+    arguments = ("-c", "2", "-t", "1", "--health-port", str(port))
+    worker = workers.start(APP, "--redis", server.url, *arguments)
+    identity = worker.identity(redis)
+    assert get(port, "/live")[0] == 200
+    with Client(server.url) as client:
+        client.push("Seizes", [])
+        client.push_bulk("Rows", [[]] * 5)
+    wait_until(lambda: get(port, "/live")[0] == 503, 240)
+    assert "stuck for" in get(port, "/live")[1]
+    wait_until(lambda: not redis.exists(identity), 240, "the lease to end")
+    began = time.monotonic()
+    worker.send(signal.SIGTERM)
+    assert worker.wait(1 + STOP_GRACE_S + 30) == 1
+    assert time.monotonic() - began < 1 + STOP_GRACE_S + 30
+    assert redis.llen("queue:default") >= 5
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("concurrency", JOBS)
+def test_the_storm(server: Server, workers: Workers, concurrency: int) -> None:
+    """Jobs log, import, lock, push, read and compute, with limits of 1 ms to 1 s."""
+    jobs = random.Random(concurrency)
+    names = [f"Limited{limit}" for limit in limited.LIMITS]
+    with Client(server.url) as client:
+        for _ in range(JOBS[concurrency]):
+            client.push(jobs.choice(names), [jobs.choice([*limited.WORK])], retry=False)
+    worker = workers.start(APP, "--redis", server.url, "-c", str(concurrency), "-t", "1")
+    fails_well(worker, server, JOBS[concurrency], concurrency=concurrency)
+
+
+@pytest.mark.full
+def test_stops_in_the_storm(server: Server, workers: Workers) -> None:
+    """Each of ten stops ends in time, and loses no job."""
+    names = [f"Limited{limit}" for limit in limited.LIMITS]
+    with Client(server.url) as client:
+        for _ in range(10):
+            failed = counter(server, "failed")
+            for number in range(100):
+                kind = [*limited.WORK][number % len(limited.WORK)]
+                client.push(names[number % len(names)], [kind], retry=False)
+            worker = workers.start(APP, "--redis", server.url, "-c", "20", "-t", "1")
+            wait_until(lambda at=failed + 30: counter(server, "failed") >= at)  # type: ignore[misc]
+            stops_well(worker)
+            assert not list(server.client().scan_iter("jobwire:private:*"))

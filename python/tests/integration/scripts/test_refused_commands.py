@@ -1,0 +1,222 @@
+"""Each script, for a user who may not run one of its commands: no job is lost."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from harness.servers import Server
+from jobwire import App, RedisRefused
+from jobwire.connection import data
+from jobwire.connection.sync import SyncRedis
+from jobwire.ops import Operations
+from jobwire.periodic.schedule import load, set_enabled
+from jobwire.protocol import periodic, permissions
+from jobwire.protocol.cancelling import cancel
+from jobwire.protocol.dead_set import DeadSetLimits
+from jobwire.protocol.periodic import Tick
+from jobwire.protocol.periodic_entry import PeriodicEntry, StoredEntry
+from jobwire.protocol.promotion import promote_batch
+from jobwire.protocol.reliable import fetch, put_back, recover, script_keep
+from jobwire.protocol.results import Kept
+from jobwire.protocol.wire import Op
+from tests.integration.scripts.shell import DAY, KEYS, ME, NOW, OUTCOMES, Shell, one, outcome
+from tests.workers import running
+
+JOB = b'{"class":"A","args":[],"jid":"9f2c1b7a4d3e5f60718293a4","queue":"q"}'
+LIMITS = DeadSetLimits(NOW)
+CALL = re.compile(r'redis\.p?call\("([A-Z]+)"')
+OLD = StoredEntry("cron_job:old", None, {"name": "old", "klass": "A", "cron": "* * * * * UTC"})
+
+
+def held(make: Callable[[str], Op[Any]]) -> Callable[[Shell], Op[Any]]:
+    return lambda shell: make(shell.hold(JOB)[0])
+
+
+def a_fetch(shell: Shell) -> Op[Any]:
+    shell.live()
+    shell.push("q", JOB)
+    return fetch(KEYS, ME, ["q"], count=1, sequence=1)
+
+
+def a_keep(field: str) -> Op[Any]:
+    kept = Kept("9f2c1b7a4d3e5f60718293a4", 60, b"{}")
+    return one(
+        script_keep(
+            KEYS,
+            ME,
+            [(field, NOW, b"{}", kept, "j")],
+            day=DAY,
+            key="dead",
+            dead_limits=LIMITS,
+            failed=True,
+        )
+    )
+
+
+def a_recovery(shell: Shell) -> Op[Any]:
+    shell.hold(JOB)
+    shell.plain.delete(KEYS.process(ME))
+    return recover(KEYS, own="other", now=NOW)
+
+
+def a_promotion(member: bytes) -> Callable[[Shell], Op[Any]]:
+    def make(shell: Shell) -> Op[Any]:
+        shell.plain.zadd(KEYS.schedule, {member: 1})
+        return promote_batch(KEYS, KEYS.schedule, now=NOW, generation=8, dead_limits=LIMITS)
+
+    return make
+
+
+def a_cancellation(shell: Shell) -> Op[Any]:
+    shell.push("q", JOB)
+    shell.plain.sadd(KEYS.queues, "q")
+    return cancel(KEYS, "9f2c1b7a4d3e5f60718293a4", now=NOW)
+
+
+def loaded(shell: Shell) -> StoredEntry:
+    shell.run(
+        load(
+            KEYS,
+            [PeriodicEntry(name="p", cron="* * * * * UTC", job="A", overlap="skip")],
+            schedule="s",
+        )
+    )
+    return shell.run(periodic.read_entries(KEYS))[0]
+
+
+def a_tick(shell: Shell) -> Op[Any]:
+    entry = loaded(shell)
+    payload = entry.payload(jid="0" * 24, now=NOW, generation=8, job_id="j")
+    return periodic.take(KEYS, entry, [Tick(int(NOW) // 60 * 60, payload)], now=NOW)
+
+
+def a_load(shell: Shell) -> Op[Any]:
+    loaded(shell)
+    new = PeriodicEntry(name="new", cron="* * * * * UTC", job="A")
+    return load(KEYS, [new], schedule="s")
+
+
+def a_switch(shell: Shell) -> Op[Any]:
+    entry = loaded(shell)
+    shell.run(set_enabled(KEYS, entry, enabled=False))
+    return set_enabled(KEYS, entry, enabled=True)
+
+
+def a_move(shell: Shell) -> Op[Any]:
+    shell.plain.sadd(KEYS.cron_entries(None), "cron_job:old")
+    shell.plain.hset(KEYS.cron_entry("cron_job:old"), mapping=OLD.fields)
+    return periodic.migrate(KEYS, [OLD], "default")
+
+
+ACTS: dict[str, Callable[[Shell], Op[Any]]] = {
+    **{name: held(lambda field, n=name: one(outcome(n, field))) for name in OUTCOMES},  # type: ignore[misc]
+    "fetch": a_fetch,
+    "keep": held(a_keep),
+    "put_back": held(lambda field: put_back(KEYS, ME, [field], started=True, now=NOW)),
+    "recover": a_recovery,
+    "promote": a_promotion(JOB),
+    "kill_due": a_promotion(b"[1]"),
+    "cancel": a_cancellation,
+    "periodic_tick": a_tick,
+    "periodic_load": a_load,
+    "periodic_status": a_switch,
+    "periodic_migrate": a_move,
+}
+# These only read, or only forget counts.
+WITHOUT_JOBS = {"forget", "periodic_due", "periodic_look"}
+CASES = [
+    (path.stem, command)
+    for path in sorted(data.path("lua").glob("*.lua"))
+    if path.stem not in WITHOUT_JOBS
+    for command in sorted(set(CALL.findall(path.read_text("utf-8"))))
+]
+
+
+def places(shell: Shell) -> dict[str, Any]:
+    """Return all jobs by their places, and the periodic entries with their statuses."""
+    found: dict[str, Any] = {}
+    for key in sorted(shell.plain.keys()):
+        name = key.decode()
+        kind = shell.plain.type(key)
+        if kind == b"list" and name.startswith("queue:"):
+            found[name] = shell.plain.lrange(key, 0, -1)
+        elif kind == b"zset" and name in ("retry", "schedule", "dead", KEYS.unreadable):
+            found[name] = [member for member, _ in shell.plain.zrange(key, 0, -1, withscores=True)]
+        elif kind == b"hash" and name.startswith("jobwire:private:"):
+            found[name] = shell.plain.hgetall(key)
+    for entry in shell.run(periodic.read_entries(KEYS)):
+        found[f"entry {entry.member} {entry.layout_namespace}"] = entry.fields.get("status")
+    return found
+
+
+@pytest.mark.parametrize(("name", "command"), CASES)
+def test_a_refused_command_loses_no_job(server: Server, name: str, command: str) -> None:
+    """REL-2, SCHED-5: the job stays and the error names the rule, or the outcome is whole."""
+    shell = Shell(server)
+    shell.run(ACTS[name](shell))
+    after = places(shell)
+    shell.plain.flushall()
+    act = ACTS[name](shell)
+    before = places(shell)
+    rules = ["reset", "on", "nopass", "~*", "+@all", f"-{command}"]
+    shell.plain.execute_command("ACL", "SETUSER", "app", *rules)
+    limited = SyncRedis(shell.server.url.replace("redis://", "redis://app:x@"))
+    refused = ""
+    try:
+        limited.run(act)
+    except RedisRefused as error:
+        refused = str(error)
+    finally:
+        limited.close()
+    found = places(shell)
+    shell.redis.close()
+    if refused:
+        assert f"'{command.lower()}' command" in refused
+        assert f"the rule +{command.lower()} " in refused
+        # Saved entries stay if others cannot be removed; a second call ends it.
+        assert found == before or (name == "periodic_load" and before.items() <= found.items())
+    else:  # a command that the script only tries, or did not reach
+        assert found in (before, after)
+
+
+def test_the_check_tries_every_command_of_the_scripts() -> None:
+    """SEC-3: the worker at its start, and the doctor, try the commands that the scripts call."""
+    calls: set[str] = set()
+    for path in data.path("lua").glob("*.lua"):
+        if not path.stem.startswith(("periodic_", "cancel")):
+            calls.update(CALL.findall(path.read_text("utf-8")))
+    tried = {step.args[0] for step in permissions.of_scripts(KEYS, ME, "q")}
+    assert tried - {"EVALSHA"} == calls - {"SET"}  # SET is for the results of an annex
+
+
+def test_a_worker_names_the_rules_that_it_lacks(
+    server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    """SEC-3: at its start, not by the first job that fails; so does the doctor."""
+    rules = ["reset", "on", "nopass", "~*", "+@all", "-zadd"]
+    server.client().execute_command("ACL", "SETUSER", "app", *rules)
+    limited: Any = SimpleNamespace(url=server.url.replace("redis://", "redis://app:x@"))
+    with running(App(), limited, fetch="reliable", periodic=False):
+        pass
+    assert "add the rule +zadd" in caplog.text
+    with Operations(limited.url) as operations:
+        findings = {each.code: each for each in operations.doctor()}
+    assert "ZADD" in findings["commands-refused"].evidence
+
+
+def test_a_tick_stays_if_the_history_has_another_type(server: Server) -> None:
+    """X-CRON-18: `overlap=skip` reads it before it takes the tick; the error names the key."""
+    shell = Shell(server)
+    act = a_tick(shell)
+    history = KEYS.cron_history(loaded(shell).member)
+    shell.plain.set(history, "x")
+    before = shell.plain.keys()
+    with pytest.raises(RedisRefused, match=f"WRONGTYPE {history} is a string, not a list"):
+        shell.run(act)
+    assert sorted(shell.plain.keys()) == sorted(before)
+    shell.redis.close()
