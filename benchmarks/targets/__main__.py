@@ -5,7 +5,7 @@
 
 All samples use one server without other clients, and are interleaved, so that a disturbance hits
 all teams. Sidekiq needs the chroots of `make interop`, else it is left out; Sidekiq with YJIT
-needs the build of `.ci/ruby-yjit`. docs/explanation/performance.md explains the figures.
+needs the build of `benchmarks/ruby-yjit.sh`. docs/explanation/performance.md explains the figures.
 
 Exit status: 0 all was measured; 1 a sample failed: it is named, the others are kept; 2 wrong usage.
 """

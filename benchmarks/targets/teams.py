@@ -392,7 +392,7 @@ class Sidekiq(WireTeam):
 
 
 class SidekiqYJIT(Sidekiq):
-    """The same, with the Ruby that `.ci/ruby-yjit` built."""
+    """The same, with the Ruby that `benchmarks/ruby-yjit.sh` built."""
 
     name = f"Sidekiq {VERSION} with YJIT"
     share = 0.5
@@ -402,7 +402,7 @@ class SidekiqYJIT(Sidekiq):
         if reason := super().missing():
             return reason
         if not (self.chroot() / ".made-from").exists():
-            return "there is no Ruby with YJIT: run .ci/ruby-yjit"
+            return "there is no Ruby with YJIT: run benchmarks/ruby-yjit.sh"
         return None
 
     def chroot(self) -> Path:

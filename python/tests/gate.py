@@ -10,7 +10,7 @@ A test that fails runs once more, alone, when all others have ended; if it passe
 At most five may fail and two waver, and none of a guarantee: a job that is lost once in fifty runs
 is what those are for.
 
-Exit status: 0 green, 1 red, 2 no test could be chosen, 130 interrupted.
+Exit status: 0 green, 1 red, 2 wrong usage, 130 interrupted.
 """
 
 from __future__ import annotations
@@ -233,7 +233,7 @@ def main(arguments: Sequence[str]) -> int:
     if wavered:
         (KEPT / "wavered.txt").write_text("\n".join(wavered) + "\n", "utf-8")
     click.echo("\n" + "\n".join(lines))
-    return status or (1 if found else 0)
+    return 1 if status or found else 0
 
 
 if __name__ == "__main__":

@@ -165,7 +165,9 @@ class Recorder:
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         if report.failed:
-            self._write(test=report.nodeid, when="collect", outcome="failed", text=str(report))
+            self._write(
+                test=report.nodeid, when="collect", outcome="failed", text=report.longreprtext
+            )
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:

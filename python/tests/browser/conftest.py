@@ -31,7 +31,7 @@ Serve = Callable[..., str]
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
     path = program()
-    assert path is not None, "there is no Chromium: .ci/release-check page gets it"
+    assert path is not None, "there is no Chromium: .ci/release-check browser gets it"
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=path, args=OPTIONS)
         yield browser

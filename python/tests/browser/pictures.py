@@ -1,4 +1,4 @@
-"""Make the pictures of the documentation: `.ci/release-check page --pictures`."""
+"""Make the pictures of the documentation: `.ci/release-check browser --pictures`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Other implementations under the suite, where `.ci/peers` has set them up."""
+"""Other implementations under the suite, where `make release-check ARGS=peers` has set them up."""
 
 from __future__ import annotations
 

@@ -159,7 +159,7 @@ def drawn(text: str, place: str, shown: dict[str, str]) -> str:
             return match[0]
         source = f"docs/diagrams/{hashlib.sha1(match['code'].encode()).hexdigest()[:12]}.svg"
         if not (ROOT / source).is_file():
-            raise SystemExit(f"site: {source}: a diagram has changed; run .ci/diagrams")
+            raise SystemExit(f"site: {source}: a diagram has changed; run .ci/site --diagrams")
         shown[source] = _shown_place(source)
         goal = os.path.relpath(shown[source], os.path.dirname(place) or ".")
         return f"![diagram, with the text of the section above it]({goal}){{ .diagram }}"

@@ -89,7 +89,7 @@ def test_every_diagram_is_drawn() -> None:
     assert "```mermaid" not in text
     drawings = {f"docs/diagrams/{path.name}" for path in (ROOT / "docs" / "diagrams").iterdir()}
     assert set(shown) == drawings
-    with pytest.raises(SystemExit, match=r"run \.ci/diagrams"):
+    with pytest.raises(SystemExit, match=r"run \.ci/site --diagrams"):
         site.drawn("```mermaid\nnew\n```\n", "a.md", {})
 
 

@@ -124,7 +124,7 @@ def test_all_scripts_run_on_a_cluster(program: str, server_factory: ServerFactor
     """LUA-2 and KEY-4: a cluster refuses undeclared keys and keys of other slots."""
     server = server_factory("--cluster-enabled", "yes", program=program)
     shell = Shell(server)
-    shell.plain.execute_command("CLUSTER", "ADDSLOTSRANGE", 0, 16_383)
+    shell.plain.execute_command("CLUSTER", "ADDSLOTS", *range(16_384))  # Redis 6.2 takes no range
     wait_until(lambda: b"cluster_state:ok" in shell.plain.execute_command("CLUSTER", "INFO"))
     life(shell, Keys("{shard-03}:"))
     shell.live(ME, KEYS)

@@ -3,7 +3,7 @@
 # Ruby with --disable-yjit. This chroot has Debian's source of the same version, built with that one
 # switch reversed. `.ci/bench targets` uses it.
 #
-#   .ci/ruby-yjit      makes ${JOBWIRE_CACHE:-/var/cache/jobwire}/sidekiq-yjit/8.1.7
+#   benchmarks/ruby-yjit.sh      makes ${JOBWIRE_CACHE:-/var/cache/jobwire}/sidekiq-yjit/8.1.7
 #
 # Needs root, and the chroot of 8.1.7 that sidekiq-chroots builds, which stays as it is. Takes ten
 # minutes on two cores and 3 GB while it builds; a finished chroot is kept until the other one has
