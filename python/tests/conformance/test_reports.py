@@ -50,6 +50,7 @@ def test_what_happens_is_written_as_it_happens(run_with_a_mistake: Path) -> None
     assert events[-1]["status"] == 1
 
 
+@pytest.mark.process
 def test_a_run_that_left_cases_out_meets_nothing(run_with_a_mistake: Path) -> None:
     checks = load(run_with_a_mistake)
     assert not any(claim["met"] for claim in checks["claims"].values())

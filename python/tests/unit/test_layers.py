@@ -146,6 +146,7 @@ ALL = [(package, path) for package in PACKAGES for path in paths(package)]
 MODULES = {module_name(package, path) for package, path in ALL}
 
 
+@pytest.mark.process
 @over(("package", "path"), ALL, ids=[module_name(package, path) for package, path in ALL])
 def test_a_module_imports_downwards_only(package: str, path: Path) -> None:
     name = module_name(package, path)
@@ -182,6 +183,7 @@ def test_the_tables_name_no_room_in_vain(package: str) -> None:
         assert (base / name).is_dir() or (base / f"{name}.py").is_file(), name
 
 
+@pytest.mark.process
 def test_modules_import_each_other_in_no_circle() -> None:
     """Imports for types also count, because a circle makes two modules one."""
     graph = {
