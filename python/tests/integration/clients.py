@@ -94,6 +94,9 @@ class AsyncPusher:
         self.run(echo("a connection to use"))
         connection = self.client.redis._connection
         assert connection is not None
+        assert connection._timer is not None
+        connection._timer.cancel()  # it was set before, for longer
+        connection._timer = None
         connection._timeout = seconds
 
     def close(self) -> None:
