@@ -211,7 +211,7 @@ def test_signals_through_redis(server: Server, workers: Workers, client: Client)
     # Not before: the beat that shows the quiet worker would end it, and remove what it shows.
     redis.lpush(f"{identity}-signals", "TERM")
     assert worker.wait(timeout=60) == 0
-    assert time.monotonic() - began < 53
+    assert time.monotonic() - began < 58  # one beat more would be the sixth
     assert len(queue(server)) == 1
 
 

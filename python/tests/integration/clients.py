@@ -40,6 +40,8 @@ class Pusher(Protocol):
 
     def breathe(self) -> None: ...
 
+    def hurry(self, seconds: float) -> None: ...
+
     def close(self) -> None: ...
 
 
@@ -52,6 +54,12 @@ class SyncPusher(Client):
 
     def breathe(self) -> None:
         pass
+
+    def hurry(self, seconds: float) -> None:
+        """Open a connection that waits only so long for a reply; connecting may take longer."""
+        self.run(echo("a connection to use"))
+        (connection,) = self.redis._pool._idle
+        connection._socket.settimeout(seconds)
 
 
 class AsyncPusher:
@@ -80,6 +88,16 @@ class AsyncPusher:
         """Let the event loop notice what has happened, as a loop that always runs does."""
         for _ in range(5):
             self.loop.run_until_complete(asyncio.sleep(0))
+
+    def hurry(self, seconds: float) -> None:
+        """Open a connection that waits only so long for a reply; connecting may take longer."""
+        self.run(echo("a connection to use"))
+        connection = self.client.redis._connection
+        assert connection is not None
+        assert connection._timer is not None
+        connection._timer.cancel()  # it was set before, for longer
+        connection._timer = None
+        connection._timeout = seconds
 
     def close(self) -> None:
         self.disconnect()

@@ -91,8 +91,8 @@ def test_a_question_without_answer_leaves_nothing_in_doubt(
     server: Server, connect: Connect
 ) -> None:
     """PUSH-8: the client asked for the generation, and sent no job."""
-    client = connect(server.url, timeout=2.0)
-    client.run(echo("a connection to use"))
+    client = connect(server.url, timeout=60)
+    client.hurry(0.2)
     server.pause()
     with pytest.raises(RedisUnreachable, match="nothing was written"):
         client.push("A")
@@ -213,8 +213,8 @@ def test_a_failover_is_survived_by_scripts(
 
 def test_a_timeout_says_perhaps(server: Server, connect: Connect) -> None:
     """PUSH-8, PUSH-14: sent once, without an answer; the error has the id of the job."""
-    client = connect(server.url, generation=8, timeout=2.0)
-    client.run(echo("a connection to use"))
+    client = connect(server.url, generation=8, timeout=60)
+    client.hurry(0.2)
     server.pause()
     with pytest.raises(MaybeWritten, match="may have been written") as caught:
         client.push("A", [1])
@@ -284,8 +284,8 @@ def test_an_idle_connection_that_died_is_replaced(server: Server, connect: Conne
 
 
 def test_an_error_that_is_no_push_is_a_plain_one(server: Server, connect: Connect) -> None:
-    client = connect(server.url, timeout=2.0)
-    client.run(echo("a connection to use"))
+    client = connect(server.url, timeout=60)
+    client.hurry(0.2)
     server.pause()
     with pytest.raises(NoReply) as caught:
         client.run(echo("again"))
@@ -330,8 +330,8 @@ def test_a_bulk_push_that_fails_in_part(server: Server, connect: Connect) -> Non
 
 def test_a_bulk_push_that_gets_no_answer(server: Server, connect: Connect) -> None:
     """BULK-17, BULK-18: the outcome of a slice is unknown; the later ones were not sent."""
-    client = connect(server.url, generation=8, timeout=2.0)
-    client.run(echo("a connection to use"))
+    client = connect(server.url, generation=8, timeout=60)
+    client.hurry(0.2)
     server.pause()
     with pytest.raises(MaybeWritten) as caught:
         client.push_bulk("A", [[n] for n in range(250)], at=4e9)
@@ -367,8 +367,8 @@ def check_replies(client: Any, server: Server) -> None:
 
 def test_a_timed_out_connection_is_not_used_again(server: Server, connect: Connect) -> None:
     """ENV-5: no later command reads the late reply."""
-    client = connect(server.url, generation=8, timeout=2.0)
-    client.run(echo("a connection to use"))
+    client = connect(server.url, generation=8, timeout=60)
+    client.hurry(0.2)
     server.pause()
     with pytest.raises(NoReply):
         client.run(echo("the late reply"))
@@ -438,7 +438,7 @@ def test_replies_that_nobody_waited_for_are_never_read(
         replies.append(read(line))
         return replies[0]
 
-    with Client(server.url, timeout=2) as client:
+    with Client(server.url, timeout=60) as client:
         client.redis.run(echo("a connection to use"))
         hold_writes(server)
         with monkeypatch.context() as patched:
@@ -456,7 +456,7 @@ def test_replies_that_no_task_waited_for_are_never_read(server: Server) -> None:
     """ENV-5: the same in asyncio; a task that shares the connection still gets its own reply."""
 
     async def scenario() -> None:
-        async with AsyncClient(server.url, timeout=5) as client:
+        async with AsyncClient(server.url, timeout=60) as client:
             await client.redis.run(echo("a connection to use"))
             await asyncio.to_thread(hold_writes, server)
             struck = asyncio.create_task(client.redis.run(two_replies()))

@@ -44,7 +44,7 @@ def test_a_value_is_kept_with_the_outcome(server: Server, fetch: FetchMode, kind
     job = app.job(name="Work", keep_result=3600, **options)(work if kind == "sync" else awork)
     with running(app, server, fetch=fetch):
         jid = job.enqueue() or ""
-        result = job.result(jid, timeout=20)
+        result = job.result(jid, timeout=60)
     assert isinstance(result, Result)
     assert (result.jid, result.outcome, result.value, result.final) == (jid, "done", value, True)
     assert result.get() == value
@@ -65,7 +65,7 @@ def test_the_field_of_the_payload_counts(server: Server) -> None:
     second = plain.enqueue() or ""
     assert b"jw_keep" not in server.client().lindex("queue:default", 0)
     with running(app, server):
-        assert (result := plain.result(first, timeout=20)) is not None
+        assert (result := plain.result(first, timeout=60)) is not None
         assert result.value == 1
         wait_until(lambda: not server.client().exists("queue:default"))
     assert stored(server, second) is None
@@ -78,7 +78,7 @@ def test_a_default_of_the_definition_serves_other_producers(server: Server) -> N
     jid = "ab" * 12
     push_job(server, "Work")
     with running(app, server), Client(server.url) as client:
-        result = client.result(jid, timeout=20)
+        result = client.result(jid, timeout=60)
     assert result is not None
     assert result.value == "here"
     assert 25 < int(server.client().ttl(f"jobwire:result:{jid}")) <= 31
@@ -97,7 +97,7 @@ def test_failures_are_kept(server: Server, fetch: FetchMode) -> None:
     dropped = app.job(name="Dropped", keep_result=60, retry=False)(fail)
     with running(app, server, fetch=fetch):
         jids = [job.enqueue("a") or "" for job in (again, buried, dropped)]
-        results = [app.client.result(jid, timeout=20) for jid in jids[1:]]
+        results = [app.client.result(jid, timeout=60) for jid in jids[1:]]
         wait_until(lambda: stored(server, jids[0]))
         first = again.result(jids[0], timeout=0.05)
     assert first is not None
@@ -126,7 +126,7 @@ def test_the_last_outcome_wins(server: Server) -> None:
         client: Any = server.client()
         [(text, _)] = client.zrange("retry", 0, -1, withscores=True)
         client.zadd("retry", {text: 1})
-        result = job.result(jid, timeout=20)
+        result = job.result(jid, timeout=60)
     assert result is not None
     assert (result.outcome, result.value, result.error_class) == ("done", 2, None)
 
@@ -149,7 +149,7 @@ def test_a_value_that_cannot_be_kept_does_not_fail_the_job(
     job = app.job(name="Work", keep_result=60)(lambda: value)
     with running(app, server):
         jid = job.enqueue() or ""
-        result = job.result(jid, timeout=20)
+        result = job.result(jid, timeout=60)
         assert result is not None
         assert (result.outcome, result.value) == ("done", None)
         with pytest.raises(ResultError, match=words):
@@ -174,7 +174,7 @@ def test_a_job_that_was_acknowledged_before_keeps_its_result(
     job = app.job(name="Once", retry=False, redeliver=False, keep_result=60)(work)
     with running(app, server, fetch=fetch):
         jid = job.enqueue() or ""
-        result = job.result(jid, timeout=20)
+        result = job.result(jid, timeout=60)
     assert result is not None
     assert (result.outcome, result.value) == (("discarded", None) if fails else ("done", 7))
 
@@ -189,7 +189,7 @@ def test_middleware_does_not_hide_the_value(server: Server) -> None:
 
     job = app.job(name="Work", keep_result=60)(lambda: 5)
     with running(app, server):
-        result = job.result(job.enqueue() or "", timeout=20)
+        result = job.result(job.enqueue() or "", timeout=60)
     assert result is not None
     assert result.value == 5
 
@@ -239,7 +239,7 @@ def test_many_wait_over_one_connection(server: Server) -> None:
         found: dict[str, Any] = {}
         threads = [
             threading.Thread(
-                target=lambda jid=jid: found.update({jid: client.result(jid, timeout=20)})
+                target=lambda jid=jid: found.update({jid: client.result(jid, timeout=60)})
             )
             for jid in jids
         ]
@@ -270,7 +270,7 @@ def test_asyncio_waits(server: Server) -> None:
         async with AsyncClient(server.url) as client:
             jids = [await client.push("Work", [number]) or "" for number in range(50)]
             none = client.result("0" * 24, timeout=0.3)
-            return await asyncio.gather(*(client.result(jid, timeout=20) for jid in jids), none)
+            return await asyncio.gather(*(client.result(jid, timeout=60) for jid in jids), none)
 
     with running(app, server):
         *results, none = asyncio.run(main())
@@ -319,7 +319,7 @@ def test_a_job_type_waits_in_asyncio(server: Server) -> None:
         try:
             jid = await double.aenqueue(21)
             assert jid is not None
-            return await double.aresult(jid, timeout=20)
+            return await double.aresult(jid, timeout=60)
         finally:
             await app.aclient.close()
 

@@ -65,7 +65,7 @@ def test_a_late_job_is_dropped(server: Server, fetch: FetchMode, is_async: bool)
     app.on_death(lambda job, error: failures.append(error))
     push_job(server, "Work", jw_expires_at=time.time() - 1, retry_count=3)
     with running(app, server, fetch=fetch):
-        result = job.result("ab" * 12, timeout=20)
+        result = job.result("ab" * 12, timeout=60)
         wait_until(lambda: told and numbers(server) == (0, 0, 1))
     assert result is not None
     assert (result.outcome, result.value) == ("expired", None)
@@ -81,7 +81,7 @@ def test_an_odd_moment_drops_nothing(server: Server, at: object) -> None:
     job = app.job(name="Work", keep_result=60)(lambda: 5)
     push_job(server, "Work", jw_expires_at=at)
     with running(app, server):
-        result = job.result("ab" * 12, timeout=20)
+        result = job.result("ab" * 12, timeout=60)
     assert result is not None
     assert result.outcome == "done"
 
@@ -132,7 +132,7 @@ def test_a_job_puts_itself_off(server: Server, fetch: FetchMode, is_async: bool)
         client: Any = server.client()
         [(text, _)] = client.zrange("schedule", 0, -1, withscores=True)
         client.zadd("schedule", {text: 1})
-        result = job.result("ab" * 12, timeout=20)
+        result = job.result("ab" * 12, timeout=60)
         wait_until(lambda: numbers(server)[:2] == (1, 0) or fetch == "basic")
     assert result is not None
     assert (result.value, told) == (2, [])

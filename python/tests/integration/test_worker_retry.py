@@ -290,7 +290,7 @@ def test_a_failed_job_leaves_no_work_for_the_garbage_collector(
     try:
         with running(app, server, concurrency=1):
             wait_until(lambda: server.client().zcard("retry"))
-            wait_until(lambda: errors[0]() is None, 10)
+            wait_until(lambda: errors[0]() is None)
     finally:
         gc.enable()
     assert "    raise error\n" in log.getvalue()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 import threading
 import time
 from typing import Any, NoReturn
@@ -22,6 +23,7 @@ from tests.integration.payloads import push_job, scored
 from tests.workers import running
 
 FETCH = pytest.mark.parametrize("fetch", ["reliable", "basic"])
+PUNCTUAL = "ran longer than its time limit of 0.05 s"
 KIND = pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
 
 
@@ -39,8 +41,18 @@ def block(seconds: float) -> None:
     time.sleep(seconds)
 
 
+@pytest.fixture
+def _never_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Count no job as late, which it may be on a busy machine."""
+    monkeypatch.setattr("jobwire.worker.execute.time_limit.LATE_S", 600.0)
+
+
+NEVER_LATE = pytest.mark.usefixtures("_never_late")
+
+
 @KIND
 @FETCH
+@NEVER_LATE
 def test_a_job_over_its_time_limit_fails_and_frees_its_slot(
     server: Server, fetch: FetchMode, is_async: bool
 ) -> None:
@@ -73,7 +85,7 @@ def test_a_job_over_its_time_limit_fails_and_frees_its_slot(
         wait_until(lambda: ran)
     assert cleaned == [True]
     assert payload["error_class"] == "jobwire.errors.JobTimeout"
-    assert payload["error_message"] == "ran longer than its time limit of 0.05 s"
+    assert payload["error_message"] == PUNCTUAL
 
 
 def test_a_job_that_ends_long_after_its_time_limit_says_so(server: Server) -> None:
@@ -91,7 +103,7 @@ def test_a_job_that_ends_long_after_its_time_limit_says_so(server: Server) -> No
     with running(app, server, concurrency=1):
         ((payload, _),) = wait_until(lambda: scored(server, "retry"))
     message = payload["error_message"]
-    assert message.startswith("ran longer than its time limit of 0.05 s; it ended only after ")
+    assert message.startswith(f"{PUNCTUAL}; it ended only after ")
     assert message.endswith("isolated=True ends a job in time")
 
 
@@ -180,11 +192,16 @@ def test_an_async_job_that_blocks_the_loop_beyond_its_limit_fails(
         ((payload, _),) = wait_until(lambda: scored(server, "retry"))
     assert payload["error_class"] == "jobwire.errors.JobTimeout"
     message = payload["error_message"]
-    assert message.startswith("ran longer than its time limit of 0.05 s; it ended only after 1.")
-    assert "its code blocked the event loop for 1." in message
+    found = re.search(
+        r"; it ended only after ([0-9.]+) s.* blocked the event loop for ([0-9.]+) s", message
+    )
+    assert message.startswith(PUNCTUAL)
+    assert found
+    assert min(map(float, found.groups())) >= 1.1
     assert "done" not in [record.message.split()[0] for record in caplog.records]
 
 
+@NEVER_LATE
 def test_the_error_of_an_async_job_shows_where_the_job_was(
     server: Server, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -205,7 +222,7 @@ def test_the_error_of_an_async_job_shows_where_the_job_was(
     trace = record.exc_text or ""
     assert ", in hang\n" in trace
     assert ", in answer_of_a_service\n    await asyncio.sleep(60)\n" in trace
-    assert trace.endswith("jobwire.errors.JobTimeout: ran longer than its time limit of 0.05 s")
+    assert trace.endswith(f"jobwire.errors.JobTimeout: {PUNCTUAL}")
     assert "time_limit.py" not in trace
 
 
@@ -218,6 +235,7 @@ def limits(*jobs: Any) -> list[Any]:
     return asyncio.run(together())
 
 
+@pytest.mark.process
 def test_a_job_that_another_one_delays_is_not_blamed() -> None:
     """RETRY-10: its wait was over in time, and the loop could not tell it."""
 
@@ -228,11 +246,12 @@ def test_a_job_that_another_one_delays_is_not_blamed() -> None:
 
     async def blocks() -> None:
         await asyncio.sleep(0.01)
-        block(1)
+        block(3)
 
-    assert limits(limited(waits(), 0.4), blocks()) == ["late", None]
+    assert limits(limited(waits(), 2), blocks()) == ["late", None]
 
 
+@NEVER_LATE
 def test_a_job_that_waits_too_long_fails_although_another_one_blocks() -> None:
     """RETRY-10: the time of the delay counts once."""
 
@@ -284,7 +303,7 @@ def test_a_job_that_blocks_and_then_waits_is_interrupted_at_once() -> None:
 
     async def blocks() -> None:
         block(0.5)
-        await asyncio.sleep(0.1)
+        await asyncio.sleep(60)
         reached.append(True)
 
     (ended,) = limits(limited(blocks(), 0.3))

@@ -55,11 +55,11 @@ def test_long_messages_are_cut_before_they_are_searched() -> None:
     assert cut.endswith("…")
     assert len(cut) == 501
     assert general_message('said "' + "z" * 600 + '" twice') == "said ……"
-    start = time.perf_counter()
+    start = time.process_time()
     for text in ("'" * 10**6, '"`' * 10**6, "a1" * 10**6, "1." * 10**6, "\u201c" * 10**6):
         general_message(text)
         application_frame([text] * 1000)
-    assert time.perf_counter() - start < 5
+    assert time.process_time() - start < 5
 
 
 @pytest.mark.parametrize(

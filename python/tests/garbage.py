@@ -1,0 +1,46 @@
+"""Collects garbage at the end of a test, so that a warning fails the test that caused it.
+
+A pytest plugin. A warning of the collector, such as one on a connection that was never closed,
+would otherwise fail the test in which the collector happens to run.
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+_EVENTS = "socket.__new__", "subprocess.Popen"  # of a server, an event loop or a process
+_heard = False
+
+
+def _hear(event: str, arguments: tuple[Any, ...]) -> None:
+    global _heard
+    if event in _EVENTS:
+        _heard = True
+
+
+sys.addaudithook(_hear)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish() -> None:
+    """Take all that lives now out of later collections, which makes them quick."""
+    gc.collect()
+    gc.freeze()
+
+
+@pytest.fixture(autouse=True)
+def _no_garbage_left() -> Iterator[None]:
+    """Collect the garbage of a test with a server, an event loop or a process.
+
+    pytest looks for warnings after the fixtures have ended.
+    """
+    global _heard
+    _heard = False
+    yield
+    if _heard:
+        gc.collect()
