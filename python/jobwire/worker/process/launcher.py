@@ -250,7 +250,7 @@ class Launcher:
         if self._server is None:
             info = self._redis.run(check_server(self._keys))
             try:  # a write without effect: the server may answer, and take no writes for a while
-                self._redis.run(once(command("ZADD", self._keys.retry, "XX", 0, "x")))
+                self._redis.run(once(command("ZADD", self._keys.returned_at, "XX", 0, "x")))
             except RedisRefused as error:
                 if error.temporary:
                     raise
