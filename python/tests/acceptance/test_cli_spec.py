@@ -69,6 +69,7 @@ def _read(terminal: int) -> bytes:
         return b""
 
 
+@pytest.mark.matrix
 def test_one_requirement_with_all_that_cites_it() -> None:
     ended = jobwire("spec", "retry-4")
     assert (ended.returncode, ended.stderr) == (0, "")
@@ -89,6 +90,7 @@ def test_one_requirement_with_all_that_cites_it() -> None:
     assert " lua/kill.lua\n" in two
 
 
+@pytest.mark.matrix
 def test_requirements_as_json() -> None:
     for arguments in (("RETRY-4", "--json"), ("--json", "RETRY-4")):
         one = json.loads(jobwire("spec", *arguments).stdout)
@@ -146,6 +148,7 @@ def edit(path: Path, old: str, new: str) -> None:
     path.write_text(text.replace(old, new, 1), "utf-8")
 
 
+@pytest.mark.matrix
 def test_check_finds_nothing_in_this_checkout(checkout: Path) -> None:
     """The check makes no files: `make lint` checks that the committed ones are up to date."""
     ended = jobwire("spec", "check", cwd=checkout)
@@ -155,6 +158,7 @@ def test_check_finds_nothing_in_this_checkout(checkout: Path) -> None:
     assert (ended.returncode, json.loads(ended.stdout)) == (0, [])
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize(
     ("name", "old", "new", "line"),
     [
@@ -182,6 +186,7 @@ def test_check_finds_a_planted_fault(
     assert "Traceback" not in ended.stderr
 
 
+@pytest.mark.matrix
 def test_out_of_date_files_are_repaired_as_the_check_says(checkout: Path) -> None:
     edit(checkout / "SPEC.md", "at the head (left", "at the front (left")
     found = jobwire("spec", "check", cwd=checkout).stdout

@@ -89,6 +89,7 @@ def test_the_migration_is_that_of_the_model(variables: dict[str, str]) -> None:
     assert "No changes" in run(variables, "makemigrations", "--check", "jobwire_outbox")
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("total", [500, pytest.param(10_000, marks=pytest.mark.full)])
 def test_no_job_of_a_committed_transaction_is_missing(
     tmp_path: Path, server: Server, variables: dict[str, str], total: int
@@ -143,6 +144,7 @@ def test_jobs_wait_in_the_database_while_redis_is_away(
     assert "jobs written from the outbox: 3" in said()
 
 
+@pytest.mark.matrix
 def test_relays_at_the_same_time_write_each_job_once(
     server: Server, variables: dict[str, str]
 ) -> None:
@@ -168,6 +170,7 @@ def test_relays_at_the_same_time_write_each_job_once(
     assert sent <= 1_000
 
 
+@pytest.mark.matrix
 def test_a_job_that_redis_refuses_holds_up_no_other(
     server: Server, variables: dict[str, str]
 ) -> None:

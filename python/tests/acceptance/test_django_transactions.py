@@ -45,6 +45,7 @@ def database(
         yield {"DATABASE_DIR": str(tmp_path), "POSTGRES_SOCKET": str(started.socket)}
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("total", [500, pytest.param(10_000, marks=pytest.mark.full)])
 def test_no_job_of_a_rolled_back_transaction_is_ever_written(
     tmp_path: Path, server: Server, database: dict[str, str], total: int

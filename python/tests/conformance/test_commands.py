@@ -147,6 +147,7 @@ def test_what_holds_sometimes_is_flaky(tmp_path: Path) -> None:
     assert results["claims"]["client/core"]["met"] is False
 
 
+@pytest.mark.matrix
 def test_the_seed_is_told_and_decides_the_order(tmp_path: Path) -> None:
     only = [word for name in ("push-p*", "push-h*", "push-o*") for word in ("--case", name)]
     orders = []
@@ -253,6 +254,7 @@ def test_a_baseline_makes_the_next_failure_news(tmp_path: Path) -> None:
     assert {each["reason"] for each in entries} == {"later"}
 
 
+@pytest.mark.matrix
 def test_what_people_wrote_stays_and_what_passes_goes(tmp_path: Path) -> None:
     directory = reference(tmp_path)
     path = directory / "jobwire.deviations.toml"

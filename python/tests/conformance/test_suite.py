@@ -268,7 +268,7 @@ while True:
 """
 
 
-@pytest.mark.process
+@pytest.mark.matrix
 def test_the_crash_matrix_cuts_at_every_command_that_writes(tmp_path: Path) -> None:
     """[REL-2]: HSETNX was once missing in the matrix's own list."""
     path = adapter(tmp_path, worker=MARKS_WITH_HSETNX, claims=("worker/core", "worker/reliable"))

@@ -47,7 +47,7 @@ def flaky(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.process
+@pytest.mark.matrix
 def test_a_selection_can_be_run_and_what_fails_decides_the_status(tmp_path: Path) -> None:
     """The test fails in every second run, because each run leaves a file for the next."""
     test = tmp_path / "test_wavering.py"

@@ -140,7 +140,7 @@ def facts() -> Facts:
     return Facts()
 
 
-@pytest.mark.process
+@pytest.mark.matrix
 def test_every_requirement_has_a_page_with_all_that_is_known(facts: Facts) -> None:
     files: dict[str, str] = {}
     pages = dict(protocol_pages.pages(facts, files, with_pdf=False))

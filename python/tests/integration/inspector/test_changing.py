@@ -188,7 +188,7 @@ def test_what_is_dead_is_not_killed_again(inspector: Any) -> None:
             inspector.sweep(name, "kill")
 
 
-@pytest.mark.process
+@pytest.mark.matrix
 def test_retrying_very_many_takes_little_at_a_time(server: Server, client: Any) -> None:
     """100,000 entries in pages of 100: no reply and no call is longer than that.
 

@@ -29,7 +29,7 @@ def figures(drive: Driver) -> dict[str, int]:
     return {name: int(number.replace(",", "")) for name, number in FIGURE.findall(lines)}
 
 
-@pytest.mark.process
+@pytest.mark.matrix
 def test_the_overview_says_the_same_on_every_recorded_database(server: Server) -> None:
     """C3 A1: 400 databases that real Sidekiq left."""
     client = server.client()

@@ -166,7 +166,7 @@ def hostile(server: Server) -> None:
         operations.delete(next(iter(operations.inspector.entries("dead"))))
 
 
-@pytest.mark.process
+@pytest.mark.matrix
 def test_hostile_text_is_shown_and_does_nothing(server: Server) -> None:
     """SEC-5, SEC-6: as classes, arguments, errors, jids, queues, processes and persons."""
     hostile(server)
