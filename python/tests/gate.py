@@ -130,7 +130,8 @@ def faults(run: Run, wavered: Sequence[str], tier: str, allowed: Sequence[str]) 
     found = []
     if len(wavered) > MAX_WAVERED:
         found.append(f"{len(wavered)} tests wavered; at most {MAX_WAVERED} may")
-    for test, seconds in run.heavy.items():
+    # Only there, because tracing for the coverage of `check` makes some tests several times dearer.
+    for test, seconds in run.heavy.items() if tier == "test" else ():
         found.append(
             f"{test} took {seconds:.1f} s of CPU; a test over {MAX_CPU_S:g} s is `process`"
         )

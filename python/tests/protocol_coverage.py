@@ -20,7 +20,8 @@ __all__ = ["DIRECTORY"]
 DIRECTORY = os.environ.get("JOBWIRE_COVERAGE")
 _ROOT = Path(__file__).parent
 _TRACED = (
-    *("unit/", "property/", "integration/scripts/", "integration/inspector/"),
+    *("unit/", "property/"),
+    *("integration/scripts/", "integration/inspector/", "integration/ops/"),
     *(f"integration/test_{name}" for name in ("client", "enqueue", "heartbeat", "iteration.py")),
     *(f"integration/test_{name}" for name in ("poller", "promotion", "pushing", "periodic.py")),
     *(f"integration/test_{name}" for name in ("redis_url", "reliable_stateful", "results")),

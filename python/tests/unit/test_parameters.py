@@ -194,6 +194,11 @@ def test_types_of_json_cost_nothing(annotation: Any) -> None:
             r"01:00:00\+00:00:30 has an offset",
         ),
         (Meeting, Meeting(begins=[LOCAL_MEAN]), "1971-05-01 00:00:00-00:44:30 has an offset"),
+        (
+            list[datetime],
+            [datetime.min.replace(tzinfo=timezone(timedelta(seconds=30)))],
+            "date value out of range",
+        ),
         (Customer, {"id": ID_TEXT, "birthday": "x"}, "birthday: Input should be a valid date"),
     ],
 )

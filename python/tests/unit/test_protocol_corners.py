@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from jobwire.errors import InvalidJob, NoReply
+from jobwire.protocol import permissions
 from jobwire.protocol.arguments import check_args
 from jobwire.protocol.iteration import Call, Cursor, Run, State, load, save
 from jobwire.protocol.keys import Keys
@@ -22,10 +23,11 @@ from jobwire.protocol.reliable import reclaim, recover, resign
 from jobwire.protocol.results import value_members
 from jobwire.protocol.retry import Discard, Failure, after_failure
 from jobwire.protocol.template import Template
-from jobwire.protocol.wire import Batch, Confirm, Op, Script, Step, command, dialogue
+from jobwire.protocol.wire import Batch, Confirm, ErrorReply, Op, Script, Step, command, dialogue
 from tests.unit.test_wire import ABORTED, converse, one, scripts
 
 KEYS = Keys()
+REFUSED = ErrorReply("NOPERM User has no permissions to run this command")
 WRITE = Batch([command("LPUSH", "queue:a", b"{}")], atomic=True, confirm=Confirm(2, 0.5))
 
 
@@ -227,3 +229,13 @@ def test_the_latest_tick_is_read_from_either_protocol(reply: Any, latest: float 
     """ENV-4: RESP3 puts a member and its score into a list of their own."""
     entry = StoredEntry("cron_job:t", None, {})
     assert steps_of(latest_taken(KEYS, [entry]), [reply])[0] == [latest]
+
+
+@pytest.mark.parametrize(
+    ("replies", "name"),
+    [([[REFUSED]], "EXEC"), ([[ErrorReply("ERR EXEC without MULTI")], [REFUSED, b""]], "MULTI")],
+)
+def test_nothing_is_tried_without_a_transaction(replies: list[Any], name: str) -> None:
+    """SEC-3: a user who may not begin one, or not end one, learns that name only."""
+    found, _ = steps_of(permissions.refused([command("ZADD", "retry", 0, "x")]), *replies)
+    assert found == {name: REFUSED}
