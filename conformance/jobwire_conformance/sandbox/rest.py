@@ -137,6 +137,8 @@ def is_at_home(fetches: Sequence[Call], concurrency: int, *, after: float) -> bo
 
 def brought(call: Call) -> bool:
     """Return whether a command returned a job: a script any text in an array, or an object."""
+    if call.reply is not None and call.reply.startswith(b"+QUEUED"):
+        return False  # in a transaction, whose end returns the job
     reply = None if call.reply is None else decode(call.reply)
     if isinstance(reply, list) or call.spec.effect == "takes":
         return any(_texts(reply))
