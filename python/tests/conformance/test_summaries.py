@@ -20,6 +20,7 @@ from tests.conformance.pages import STORE
 from tests.conformance.sample_results import results
 
 
+@pytest.mark.process
 def test_a_summary_is_small_and_says_what_the_run_said(run_with_a_mistake: Path) -> None:
     """It has a line for each claim and reason; matrix and badge equal the full report's."""
     whole = load(run_with_a_mistake)
