@@ -128,6 +128,8 @@ def is_at_home(fetches: Sequence[Call], concurrency: int, *, after: float) -> bo
     """
     if sum(call.blocks and call.reply is None for call in fetches) >= concurrency:
         return True
+    # A worker may try at its start, in a transaction that it gives up, what it is permitted to do.
+    fetches = [call for call in fetches if not (call.reply or b"").startswith(b"+QUEUED")]
     # Other commands may name the queue, so a command counts as a fetch once it has returned a
     # job. The worker waits if the last fetch found nothing.
     bringing = {_kind(call) for call in fetches if brought(call)}
@@ -137,8 +139,6 @@ def is_at_home(fetches: Sequence[Call], concurrency: int, *, after: float) -> bo
 
 def brought(call: Call) -> bool:
     """Return whether a command returned a job: a script any text in an array, or an object."""
-    if call.reply is not None and call.reply.startswith(b"+QUEUED"):
-        return False  # in a transaction, whose end returns the job
     reply = None if call.reply is None else decode(call.reply)
     if isinstance(reply, list) or call.spec.effect == "takes":
         return any(_texts(reply))
