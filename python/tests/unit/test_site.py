@@ -173,7 +173,7 @@ def test_every_requirement_has_a_page_with_all_that_is_known(facts: Facts) -> No
     )
 
 
-@pytest.mark.process
+@pytest.mark.full
 def test_the_index_has_a_row_and_the_matrix_a_line_for_each_requirement(facts: Facts) -> None:
     index = protocol_pages.index_page(facts, with_pdf=True)
     matrix = protocol_pages.matrix_page(facts)
