@@ -6,6 +6,7 @@ from django.apps import apps
 from django.core.exceptions import ImproperlyConfigured
 
 from jobwire.application.app import App
+from jobwire.django.bridge import BRIDGE
 from jobwire.django.commit import OnCommit
 from jobwire.django.conf import find_problems, read_settings
 from jobwire.django.database import FreshConnections
@@ -21,6 +22,7 @@ def _make_app() -> App:
     settings = read_settings()
     app = settings.make_app()
     app.entry = "jobwire.django.worker"  # sets Django up in the processes of isolated jobs
+    app.transport.bridge = BRIDGE
     outbox = Outbox() if apps.is_installed("jobwire.django.outbox") else None
     if settings.on_commit:
         app.transport.deferral = OnCommit(app, outbox)
