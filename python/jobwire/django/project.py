@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from django.apps import apps
 from django.core.exceptions import ImproperlyConfigured
+from django.urls import NoReverseMatch, reverse
 
 from jobwire.application.app import App
 from jobwire.django.bridge import BRIDGE
@@ -36,7 +39,9 @@ def _make_app() -> App:
 
 def page_url() -> str | None:
     """Return the address of the web page, for the admin; None if there is none."""
-    return read_settings().page
+    with suppress(NoReverseMatch):
+        return read_settings().page or reverse("jobwire:page")
+    return None
 
 
 app = _make_app()

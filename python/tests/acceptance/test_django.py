@@ -41,8 +41,8 @@ def manage(directory: Path, *words: str, **variables: str) -> subprocess.Complet
 @pytest.mark.parametrize(
     "case",
     [
-        *("tests.CommitTest", "tests.CaptureTest", "tests.WorkerTest", "tests.ProjectTest"),
-        "tests_tasks.TasksTest",
+        *("tests.CommitTest", "tests.CaptureTest", "tests.WorkerTest", "tests.PageTest"),
+        *("tests.ProjectTest", "tests_tasks.TasksTest"),
     ],
 )
 def test_the_project_passes_its_own_tests(tmp_path: Path, case: str) -> None:
