@@ -46,6 +46,22 @@ class Selection:
         """True if it selects all entries of the place."""
         return not self.only and self.group is None
 
+    @property
+    def unfiltered(self) -> bool:
+        """True if no condition spares an entry by its form, as class `*` and age 0 do not.
+
+        Such a selection may be of everything, so it needs the role for everything.
+        """
+        only, own = self.only, self.place.removeprefix(QUEUE)
+        return not (
+            (only.class_name or "").strip("*")
+            or (only.queue not in (None, own) and (only.queue or "").strip("*"))
+            or (only.error or "").strip(" :")
+            or (only.text or "").strip(' {}":,')
+            or (only.older_than or 0) > 0
+            or any(value is not None for value in (only.jid, only.tag, self.group))
+        )
+
     def matches(self, one: Entry, *, now: float) -> bool:
         """Return True if an entry is selected, at epoch second `now`."""
         if self.only and not self.only.matches(one, now=now):

@@ -56,7 +56,7 @@ def with_headers(app: ASGIApp) -> ASGIApp:
 
 
 class Guard:
-    """Signs the tokens of forms and the notices after an act.
+    """Signs the tokens of forms, the notices after an act, and the names of jobs in addresses.
 
     A form carries a token that only this application can make from the visitor's cookie. Nothing
     is stored, so processes that share the secret can serve the same visitors.
@@ -67,6 +67,8 @@ class Guard:
 
     def __init__(self, secret: str | None = None) -> None:
         self._secret = (secret or secrets.token_hex(32)).encode()
+        # Keyed, because a visitor who may not see all of a payload sees its digest.
+        self.digest_key = self._sign("digest", "").encode()
 
     def session(self, request: Request) -> str:
         """Return the session of a visitor, a new one if there is none."""
@@ -102,6 +104,19 @@ class Guard:
                 " page need the same secret)"
             )
         return None
+
+    def signed_group(self, key: str) -> str:
+        """Return the name of a group of failures in addresses.
+
+        Its key is a digest of error messages. If it were accepted unsigned, a visitor could try
+        guesses of a hidden message, and see whether a group has them.
+        """
+        return f"{key}-{self._sign('group', key)[:32]}"
+
+    def group(self, signed: str) -> str | None:
+        """Return the key of a group from its name in an address, or None if it is not ours."""
+        key = signed.partition("-")[0]
+        return key if _equal(self.signed_group(key), signed) else None
 
     def keep_session(self, request: Request, response: Response, session: str) -> None:
         """Set the cookie of the session, unless the browser has it."""

@@ -8,6 +8,7 @@ from jobwire.errors import ConfigError
 from jobwire.inspect.filters import Filter
 from jobwire.inspect.formats import seconds
 from jobwire.ops import Selection
+from jobwire.web.visit import Visit
 
 __all__ = ["CONDITIONS", "filter_of", "parameters", "selection_of"]
 
@@ -48,14 +49,23 @@ def filter_of(values: Mapping[str, str], *, redacted: bool) -> Filter:
     return Filter(**given, older_than=None if age is None else seconds(age))
 
 
-def selection_of(values: Mapping[str, str], place: str, *, redacted: bool) -> Selection:
+def selection_of(visit: Visit, values: Mapping[str, str], place: str) -> Selection:
     """Return the selection of a place that the parameters of an address describe; see `filter_of`.
 
     Raises:
-        ConfigError: A value is not possible, or there is no such place.
+        ConfigError: A value is not possible, there is no such place, or the name of a group is not
+            one of this page.
     """
-    only = filter_of(values, redacted=redacted)
-    return Selection(place=place, only=only, group=values.get("group") or None)
+    only = filter_of(values, redacted=visit.site.redact is not None)
+    group = None
+    if signed := values.get("group"):
+        group = visit.site.guard.group(signed)
+        if group is None:
+            raise ConfigError(
+                "group: not a name that this page gave; open the group from the page Failures"
+                " (processes that serve the same page need the same secret)"
+            )
+    return Selection(place=place, only=only, group=group)
 
 
 def parameters(values: Mapping[str, str]) -> dict[str, str]:

@@ -16,6 +16,7 @@ from jobwire.ops import LOWEST_ROLE, ROLES, Act, BulkState, Operations, Selectio
 from tests.integration.inspector.entries import IDENTITY, NOW, fill, payload
 from tests.integration.ops.hostile import HOSTILE
 from tests.integration.ops.snapshot import snapshot
+from tests.rows import over
 
 NIGHTLY = PeriodicEntry(name="other", cron="0 3 * * * UTC", job="A")
 
@@ -111,6 +112,47 @@ def test_a_viewer_changes_nothing_in_bulk(server: Server, client: Any, act: Any)
     with Operations(server.url) as operations, pytest.raises(NotPermitted):
         operations.bulk(act, Selection(place="retry"))  # before the first batch
     assert snapshot(client, without=()) == before
+
+
+@over(
+    "given,unfiltered",
+    [
+        ({}, True),
+        ({"class_name": "**"}, True),
+        ({"class_name": "A*"}, False),
+        ({"queue": "*"}, True),
+        ({"queue": "q"}, False),
+        ({"error": ": "}, True),
+        ({"error": "E: "}, False),
+        ({"text": '{"'}, True),
+        ({"text": "x"}, False),
+        ({"older_than": 0.0}, True),
+        ({"older_than": 1.0}, False),
+        ({"jid": "x"}, False),
+        ({"tag": "x"}, False),
+        ({"class_name": "*", "older_than": 0.0, "error": ""}, True),
+    ],
+)
+def test_a_filter_that_spares_no_job_is_none(given: Any, unfiltered: bool) -> None:
+    assert Selection(place="retry", only=Filter(**given)).unfiltered == unfiltered
+
+
+def test_only_an_admin_deletes_or_kills_all(server: Server, client: Any) -> None:
+    prepare(client)
+    before = snapshot(client, without=())
+    everything = Selection(place="retry", only=Filter(class_name="*"))
+    with Operations(server.url, role="operator") as operations:
+        for act in ("delete", "kill"):
+            with pytest.raises(NotPermitted, match=f"{act} without a filter needs the role admin"):
+                operations.bulk(act, everything)
+        state = bulk.BulkState(id="0" * 16, act="delete", selection=everything, total=9)
+        with pytest.raises(NotPermitted):
+            operations.bulk("delete", resume=state)
+        assert snapshot(client, without=()) == before
+        *_, last = operations.bulk("retry", everything)
+        assert last.done
+        assert not Selection(place="queue:q", only=Filter(queue="p")).unfiltered
+        assert Selection(place="queue:q", only=Filter(queue="q")).unfiltered
 
 
 def test_reading_writes_nothing(server: Server, client: Any) -> None:
