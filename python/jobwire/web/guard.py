@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-__all__ = ["HEADERS", "Guard", "with_headers"]
+__all__ = ["HEADERS", "Guard", "session_of", "with_headers"]
 
 COOKIE = "jobwire_session"
 NOTICE = "jobwire_notice"
@@ -72,8 +72,7 @@ class Guard:
 
     def session(self, request: Request) -> str:
         """Return the session of a visitor, a new one if there is none."""
-        session = request.cookies.get(COOKIE, "")
-        return session if SESSION.fullmatch(session) else secrets.token_hex(16)
+        return session_of(request) or secrets.token_hex(16)
 
     def token(self, session: str, person: str) -> str:
         """Return the token of the forms of a session, for one person.
@@ -97,8 +96,8 @@ class Guard:
                 f"the form comes from {origin}, and this page is {host}; if that is the same page"
                 " behind a proxy, let the proxy pass the header Host on"
             )
-        session = request.cookies.get(COOKIE, "")
-        if not SESSION.fullmatch(session) or not _equal(self.token(session, person), token):
+        session = session_of(request)
+        if not session or not _equal(self.token(session, person), token):
             return (
                 "the form has no valid token; load the page again (processes that serve the same"
                 " page need the same secret)"
@@ -156,6 +155,12 @@ class Guard:
             httponly=True,
             samesite="strict",
         )
+
+
+def session_of(request: Request) -> str:
+    """Return the session of a visitor, or ""."""
+    session = request.cookies.get(COOKIE, "")
+    return session if SESSION.fullmatch(session) else ""
 
 
 def _equal(one: str, other: str) -> bool:
