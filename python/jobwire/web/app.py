@@ -190,6 +190,12 @@ class WebApp:
         return endpoint
 
     def _act(self, site: Site, act: Act) -> Callable[[Request], Any]:
+        def done(visit: Visit) -> Page | Redirect:
+            try:
+                return act.do(visit)
+            finally:
+                site.changed()
+
         async def endpoint(request: Request) -> Response:
             visit = await self._visit(site, request)
             if visit is None:
@@ -206,7 +212,7 @@ class WebApp:
                 problem = site.guard.problem(request, token, visit.visitor.person)
             if problem:
                 return self._trouble(visit, HTTPStatus.FORBIDDEN, "Refused", problem)
-            return await _in_thread(lambda: self._answer(visit, lambda: act.do(visit)))
+            return await _in_thread(lambda: self._answer(visit, lambda: done(visit)))
 
         return endpoint
 

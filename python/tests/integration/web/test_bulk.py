@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from html import unescape
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,6 +16,7 @@ from starlette.testclient import TestClient
 
 from harness.servers import Server, wait_until
 from jobwire.errors import ConfigError
+from jobwire.inspect import PeriodicEntry, PeriodicJobs
 from jobwire.ops import Operations, Role, Selection
 from jobwire.ops.changes import AT_A_TIME, MOST_ENDED, Change, Changes, Progress, batches
 from jobwire.web import Visitor, WebApp, hide_arguments
@@ -226,6 +229,41 @@ def test_a_redaction_holds_for_the_sample(server: Server) -> None:
         assert "selected>error" not in browser.client.get("/search?in=error&q=x").text
     with visiting(server, redact=hide_arguments) as browser:
         assert "secret" in browser.client.get("/bulk?place=retry&act=retry").text
+
+
+# -- numbers that visitors share
+
+
+def test_the_page_after_an_act_shows_its_result(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a value that was read before the act, as if no time passed for the caches."""
+    ticks = itertools.count()
+    clock = SimpleNamespace(monotonic=lambda: next(ticks) * 1e-6)
+    monkeypatch.setattr("jobwire.web.site.time", clock)
+    fill(server, 30)
+    server.client().lpush("queue:video", payload("v"))
+    server.client().sadd("queues", "video")
+    with PeriodicJobs(server.url) as jobs:
+        jobs.save(PeriodicEntry(name="nightly", cron="0 3 * * *", job="A"))
+    with visiting(server, "admin") as browser:
+
+        def press(path: str, act: str, then: str) -> None:
+            assert then not in browser.text(path)
+            form = browser.forms(path, act)[0]
+            assert then in words(browser.send(form).text), act
+
+        press("/queues", "pause", "Paused")
+        press("/queues", "unpause", "served again")
+        assert "Paused" not in browser.text("/queues")
+        press("/periodic", "disable_periodic", "Disabled")
+        press("/periodic/nightly", "enable_periodic", "Enabled")
+        assert "Retries 30" in browser.text("/")
+        press("/retries", "delete", "1 job deleted")
+        assert "Retries 29" in browser.text("/")
+        change = browser.confirm("/bulk?place=retry&act=delete&class=B")
+        browser.ended(change)
+        wait_until(lambda: "Retries 19" in browser.text("/"))
 
 
 # -- changes
