@@ -22,6 +22,7 @@ CONDITIONS = {
     "text": "text",
     "older": "older_than",
 }
+MOST_DIGITS = 12  # of a limit
 # Conditions on parts that a redaction may hide.
 HIDEABLE = ("text", "error")
 
@@ -65,10 +66,13 @@ def selection_of(visit: Visit, values: Mapping[str, str], place: str) -> Selecti
                 "group: not a name that this page gave; open the group from the page Failures"
                 " (processes that serve the same page need the same secret)"
             )
-    return Selection(place=place, only=only, group=group)
+    limit = values.get("limit", "").strip()
+    if limit and not (limit.isascii() and limit.isdigit() and 0 < len(limit) < MOST_DIGITS):
+        raise ConfigError(f"limit: {limit!r} is not a number of jobs")
+    return Selection(place=place, only=only, group=group, limit=int(limit) if limit else None)
 
 
 def parameters(values: Mapping[str, str]) -> dict[str, str]:
     """Return those of the values that select entries, for the next address."""
-    names = (*CONDITIONS, "group")
+    names = (*CONDITIONS, "group", "limit")
     return {name: value for name in names if (value := values.get(name, "").strip())}

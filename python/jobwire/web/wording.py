@@ -34,6 +34,7 @@ LABELS: Mapping[str, str] = {
     "text": "text of the payload",
     "older": "older than",
     "group": "group of failures",
+    "limit": "only the first",
 }
 
 # Act to its imperative, and its past participle.

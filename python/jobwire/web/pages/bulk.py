@@ -13,7 +13,7 @@ from jobwire.ops.bulk import check_act
 from jobwire.ops.roles import require
 from jobwire.ops.selection import check_place
 from jobwire.protocol.dead_set import MAX_JOBS
-from jobwire.web.selecting import parameters, selection_of
+from jobwire.web.selecting import CONDITIONS, parameters, selection_of
 from jobwire.web.visit import Page, Visit
 from jobwire.web.wording import ACT_WORDS, LABELS, job_count, place_words
 
@@ -89,6 +89,7 @@ def show(visit: Visit) -> Page:
             "consequences": CONSEQUENCES[act],
             "sample": [visit.job(entry) for entry in preview.sample],
             "target": visit.path("acts", "bulk", place=place, act=act, **given),
+            "given": {"place": place, "act": act, **given},
             "cancel": _cancel(visit, place, given),
             # Many steps of 500 jobs, or one: people who may clear can choose.
             "clear": chosen.everything and act == "delete" and visit.may("clear"),
@@ -120,6 +121,7 @@ def _button(act: Act, preview: Preview) -> str:
 
 
 def _cancel(visit: Visit, place: str, given: Mapping[str, str]) -> str:
+    given = {name: value for name, value in given.items() if name in CONDITIONS}
     if place.startswith(QUEUE):
         return visit.path("queues", place.removeprefix(QUEUE))
     return visit.path(PAGES_OF_SETS[place], **given)

@@ -330,6 +330,34 @@ def test_a_change_goes_on_in_another_process(
             other.bulk(wrong, resume=resumed)
 
 
+@pytest.mark.parametrize("place", ["retry", "queue:q"])
+def test_a_limit_takes_the_first_that_match(
+    operations: Operations, client: Any, place: str
+) -> None:
+    """Also across batches, and if fewer jobs match."""
+    if place == "retry":
+        fill(client, "retry", 1500)
+    else:
+        client.rpush("queue:q", *(payload(f"j{number:06}") for number in range(1500)))
+    third = Filter(text='7"')
+    for only, limit, matched, first in ((third, 20, 20, "j000000"), (Filter(), 1200, 1200, "-")):
+        chosen = Selection(place=place, only=only, limit=limit)
+        preview = operations.preview(chosen)
+        assert (preview.matched, preview.complete) == (matched, True)
+        *_, last = operations.bulk("delete", chosen)
+        assert (last.done, last.finished) == (matched, True)
+        assert BulkState.from_dict(json.loads(json.dumps(last.as_dict()))) == last
+        left = {one.jid for one in operations.page(place, count=1500, rising=True).entries}
+        assert ("j000197" in left, "j000207" in left) == (False, only == third)
+        assert first not in left or only == third
+    assert len(left) == 280
+    assert f"limit={limit}" in operations.journal()[0].target
+    *_, last = operations.bulk("delete", Selection(place=place, limit=999))
+    assert last.done == 280
+    with pytest.raises(ConfigError, match="less than 1"):
+        Selection(place=place, limit=0)
+
+
 def test_a_state_that_was_not_saved_loses_no_record(operations: Operations, client: Any) -> None:
     """The program died after a batch of a deletion, before it saved the state."""
     fill(client, "dead", 1500)

@@ -137,6 +137,29 @@ def test_an_impossible_dry_run_says_why(
         assert reason in browser.text(f"/bulk?{query}", status)
 
 
+def test_the_first_of_all_that_match(server: Server) -> None:
+    fill(server, 30)
+    with visiting(server) as browser:
+        assert "Retry all…" in browser.text("/retries")
+        assert "Kill all" not in browser.text("/retries")  # an operator could lose jobs
+        assert "Retry all that match…" in browser.text("/retries?class=A")
+        text = browser.text("/bulk?place=retry&act=retry&class=B&limit=4")
+        assert "4 jobs of 30" in text
+        assert "Only the first 4" in text
+        path = browser.confirm("/bulk?place=retry&act=retry&class=B&limit=4")
+        assert browser.ended(path).progress.done == 4
+        assert "only the first 4" in browser.client.get(path).text
+        for limit in ("x", "-1", "0", "9" * 20, "1.5"):
+            browser.text(f"/bulk?place=retry&act=retry&limit={limit}", 400)
+    assert server.client().zcard("retry") == 26
+    with visiting(server, "admin") as browser:
+        text = browser.text("/retries")
+        assert "Retry all… Kill all… Delete all…" in text
+        text = browser.text("/retries?class=A")  # a filter holds for each button
+        assert "Delete all that match…" in text
+        assert "Delete all…" not in text
+
+
 def test_only_a_whole_place_can_be_cleared(server: Server) -> None:
     fill(server, 3)
     with visiting(server, "admin") as browser:
