@@ -49,7 +49,7 @@ _HANG = ["-o", "faulthandler_timeout=300", "-o", "faulthandler_exit_on_timeout=t
 # Side by side: tests wait more than they work, and each has servers of its own.
 _BESIDE = ["-n", "6", "--dist", "worksteal"]
 _ALONE = ["-n", "0"]
-_WAITING = ["-n", "8", "--dist", "worksteal"]
+_WAITING = ["-n", "5", "--dist", "worksteal"]
 _OPTIONS = {"timing": _ALONE, "real_time": _WAITING}
 
 
