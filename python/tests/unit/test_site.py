@@ -155,7 +155,7 @@ def test_every_requirement_has_a_page_with_all_that_is_known(facts: Facts) -> No
         "(../specification/index.md#retry-4)",
         "(matrix.md#retry-4)",
         "(../conformance/cases/retry/retry-first.json.md)",
-        "(../conformance/mutants/retry/retry-at-once.json.md)",
+        "(../conformance/mutants/retry.json.md)",
         "; sidekiq 8.1.7; ",
         "generation 7.3 | ≠ does not hold | this version adds failed jobs to <code>goretry</code>",
         "(../fixtures/vectors/retry-delays.json.md)",
