@@ -287,14 +287,14 @@ def holdings(inspector: Inspector, now: float) -> Sheet:
         pairs += ((holder, job) for job in holder.jobs or (None,))
 
     return Sheet(
-        f"Jobs held: {sum(holder.size for holder in holders):,}; "
+        f"Fetched and unfinished jobs: {sum(holder.size for holder in holders):,}; "
         f"recovered so far {recoveries.recovered:,}, "
         f"outcomes too late {recoveries.lost:,}, "
         f"put back and not yet done {len(recoveries.returned):,}",
         [
             Column("process", style="cyan", grow=True),
             Column("lease"),
-            Column("held", "right"),
+            Column("jobs", "right"),
             Column("queue"),
             *_JOB[:3],
         ],
@@ -312,7 +312,7 @@ def holdings(inspector: Inspector, now: float) -> Sheet:
             "queue": pair[1][0] if pair[1] else None,
             "job": entry_record(pair[1][1]) if pair[1] else None,
         },
-        empty="no process holds jobs",
+        empty="no process has unfinished jobs",
     )
 
 

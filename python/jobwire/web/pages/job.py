@@ -133,7 +133,7 @@ def _place(visit: Visit, one: Whereabouts) -> Place:
     if one.place.startswith(QUEUE):
         path = visit.path("queues", one.queue)
         return Place(f"Queue {one.queue}", job, path, (), "", facts)
-    words = {"held": "In flight", "running": "Running"}
+    words = {"held": "Fetched", "running": "Running"}
     path = visit.path("held" if one.place == "held" else "busy")
     return Place(words.get(one.place, one.place), job, path, (), "", facts)
 
