@@ -205,6 +205,13 @@ class Operations:
         """
         return self._run(pages.running(self._keys, start=start, count=count))
 
+    def given_up(self) -> list[str]:
+        """Return the processes without a heartbeat for so long that others have taken their jobs.
+
+        Each has ended without a word, or hangs.
+        """
+        return self._run(pages.given_up(self._keys))
+
     def held(self, *, start: int = 0, count: int = 20, most: int = 10) -> HeldPage:
         """Return some of the processes that hold jobs, by identity.
 
