@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
+from jobwire.application.blocking import check_loop
 from jobwire.application.delivery import Transport
 from jobwire.application.producer import (
     MAX_PAYLOAD_BYTES,
@@ -37,6 +38,8 @@ MAX_CONNECTIONS = 50  # enough for hundreds of threads or tasks, because a push 
 
 class Client:
     """Pushes jobs; its methods block. Threads may share it. `AsyncClient` is its asyncio twin.
+
+    A call in a coroutine warns with a `RuntimeWarning`, because it blocks the event loop.
 
         client = Client("redis://localhost:6379/0")
         client.push("HardJob", [1, "two"], queue="critical")
@@ -141,6 +144,7 @@ class Client:
             MaybeWritten: The job was sent, but no reply came. [PUSH-8]
             BufferFull: Redis is away, and `buffer` has no room; nothing was written.
         """
+        check_loop()
         return self.redis.run(
             self._producer.push(
                 class_name, args, options, at=at, jid=jid, fields=fields, on_commit=on_commit
@@ -170,6 +174,7 @@ class Client:
             on_commit: See `push`.
             **options: See `Options`.
         """
+        check_loop()
         return self.redis.run(
             self._producer.push(
                 class_name,
@@ -215,6 +220,7 @@ class Client:
             RedisTrouble: A slice failed. `written` of the error has the ids of the slices before,
                 `unsure` the ids of jobs that may have been written. [BULK-6]
         """
+        check_loop()
         return self.redis.run(
             self._producer.push_bulk(
                 class_name,
@@ -250,6 +256,7 @@ class Client:
         A job that waits in a long queue is looked for from the side of the next jobs, a thousand
         jobs in a round trip.
         """
+        check_loop()
         return self.redis.run(self._producer.cancel(jid))
 
     def result(self, jid: str, *, timeout: float | None = 0.0) -> Result | None:
@@ -270,6 +277,7 @@ class Client:
         Raises:
             RedisTrouble: The result could not be read.
         """
+        check_loop()
         return self.redis.run(self._producer.result(jid, timeout, self._notices))
 
     def close(self) -> None:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from django.apps import apps
 from django.core.exceptions import ImproperlyConfigured
+from django.urls import NoReverseMatch, reverse
 
 from jobwire.application.app import App
+from jobwire.django.bridge import BRIDGE
 from jobwire.django.commit import OnCommit
 from jobwire.django.conf import find_problems, read_settings
 from jobwire.django.database import FreshConnections
@@ -21,6 +25,7 @@ def _make_app() -> App:
     settings = read_settings()
     app = settings.make_app()
     app.entry = "jobwire.django.worker"  # sets Django up in the processes of isolated jobs
+    app.transport.bridge = BRIDGE
     outbox = Outbox() if apps.is_installed("jobwire.django.outbox") else None
     if settings.on_commit:
         app.transport.deferral = OnCommit(app, outbox)
@@ -34,7 +39,9 @@ def _make_app() -> App:
 
 def page_url() -> str | None:
     """Return the address of the web page, for the admin; None if there is none."""
-    return read_settings().page
+    with suppress(NoReverseMatch):
+        return read_settings().page or reverse("jobwire:page")
+    return None
 
 
 app = _make_app()

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+import warnings
 from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
 
 from harness.servers import Server
 from jobwire import App
@@ -48,6 +53,52 @@ def test_jobs_enqueue_themselves_from_asyncio(server: Server) -> None:
         return jids
 
     check_enqueued(server, asyncio.run(scenario()))
+
+
+def test_an_awaited_blocking_call_pushes_nothing(server: Server) -> None:
+    app = App(server.url, generation=8)
+    job = app.job(double)
+    args: Any = [1]
+    named: Any = {"b": "y"}
+    twin = r"^{0}\(\) cannot be awaited, and did nothing; use `await ...a{0}\(\)`$".format
+
+    async def scenario() -> None:
+        with pytest.raises(TypeError, match=twin("enqueue")):
+            await job.enqueue(1)  # type: ignore[misc]
+        with pytest.raises(TypeError, match=twin("enqueue_in")):
+            await job.options(queue="low").enqueue_in(60, *args, **named)  # type: ignore[misc]
+        with pytest.raises(TypeError, match=twin("enqueue_at")):
+            [await job.enqueue_at(60, 1, b="y")]  # type: ignore[misc]
+        with pytest.raises(TypeError, match=twin("enqueue_bulk")):
+            await job.enqueue_bulk([[1]])  # type: ignore[misc]
+        with pytest.raises(TypeError, match=r"use AsyncClient or `app.aclient`$"):
+            await app.client.push("double", [1])  # type: ignore[misc]
+
+    asyncio.run(scenario())
+    assert everything(server) == {}
+
+
+def test_a_blocking_call_in_a_coroutine_warns_once_for_each_line(server: Server) -> None:
+    app = App(server.url, generation=8)
+    job = app.job(double)
+
+    async def scenario() -> None:
+        for _ in range(3):
+            job.enqueue(1)
+        app.client.push("double", [2])
+
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("default")
+        asyncio.run(scenario())
+    app.close()
+    assert [(Path(each.filename), str(each.message)) for each in seen] == [
+        (Path(__file__), f"{name}() in a coroutine blocks its event loop; {twin}")
+        for name, twin in [
+            ("enqueue", "use `await ...aenqueue()`"),
+            ("push", "use AsyncClient or `app.aclient`"),
+        ]
+    ]
+    assert len(everything(server)[b"queue:default"]) == 4
 
 
 def check_enqueued(server: Server, jids: list[str | None]) -> None:

@@ -363,6 +363,10 @@ def test_every_kind_of_job_runs(shop: Shop, jobs: Jobs) -> None:
         jobs.drain()
 
 
+_blocks = pytest.mark.filterwarnings("ignore:.*blocks its event loop")
+
+
+@_blocks
 @pytest.mark.parametrize("middleware", ["none", "sync", "async"])
 def test_async_jobs_run_in_a_sync_test(shop: Shop, jobs: Jobs, middleware: str) -> None:
     _add_middleware(shop, middleware)
@@ -375,6 +379,7 @@ def test_async_jobs_run_in_a_sync_test(shop: Shop, jobs: Jobs, middleware: str) 
     assert shop.threads == [threading.current_thread()]
 
 
+@_blocks
 @pytest.mark.parametrize("middleware", ["none", "sync", "async"])
 def test_async_tests_run_async_jobs_in_their_own_loop(
     shop: Shop, jobs: Jobs, middleware: str
@@ -442,6 +447,7 @@ def test_inline_errors_come_out_of_enqueue(shop: Shop) -> None:
         assert jobs.drain() == 1
 
 
+@_blocks
 @pytest.mark.parametrize("middleware", ["none", "sync", "async"])
 def test_inline_runs_async_jobs_from_anywhere(shop: Shop, middleware: str) -> None:
     """It also works if a job blocks the loop in which it enqueues another."""

@@ -111,6 +111,11 @@ class TasksTest(TransactionTestCase):
             result = await tasks.anote.aenqueue(1)
             self.assertEqual([(job.jid, job.queue) for job in jobs], [(result.id, "slow")])
             await jobs.adrain()
+            with self.assertRaisesRegex(TypeError, r"did nothing; use `await ...aenqueue\(\)`"):
+                await tasks.note.enqueue(1)
+            with self.assertWarnsRegex(RuntimeWarning, r"use `await ...aenqueue\(\)`") as seen:
+                tasks.note.enqueue(1)
+            self.assertEqual((seen.filename, len(jobs)), (__file__, 1))
         self.assertEqual(tasks.CALLS, [(1, "")])
 
     def test_the_framework_decides_when_to_enqueue(self) -> None:

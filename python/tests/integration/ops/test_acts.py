@@ -275,7 +275,7 @@ def test_the_journal_is_capped_and_reads_foreign_entries(
 # -- many entries
 
 
-@pytest.mark.process
+@pytest.mark.full
 def test_forty_thousand_of_a_hundred_thousand(operations: Operations, client: Any) -> None:
     """INSP-26, INSP-27: one step for each batch, progress after each, and the others stay."""
     for start in range(0, 100_000, 10_000):
