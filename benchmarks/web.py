@@ -272,7 +272,7 @@ def paths(client: Any) -> dict[str, str]:
         "Retries, filtered by error": "/retries?error=Error7",
         "Scheduled": f"/scheduled?{middle}",
         "Dead": f"/dead?{middle}",
-        "In flight": "/held",
+        "Fetched": "/held",
         "One retry": f"/retries/{at!r}-{jid}",
         FAR: f"/jobs/{'f' * 24}",
         "Failures": "/failures",

@@ -25,6 +25,7 @@ from jobwire.errors import ConfigError
 from jobwire.inspect.formats import clean, duration, plain, to_json
 from jobwire.ops import Explanation, FailureSet, Finding, Whereabouts
 from jobwire.ops.groups import MOST_GROUPS
+from jobwire.ops.journal import joined
 from jobwire.ops.whereabouts import MOST_IN_A_QUEUE
 from jobwire.protocol.plural import counted
 
@@ -164,8 +165,8 @@ def groups(places: tuple[str, ...], examine: int | None, as_json: bool, **given:
 def journal(limit: int, url: str | None, namespace: str | None, as_json: bool) -> int:
     """Show the changes that people made with jobwire, newest first.
 
-    A change of many jobs has two entries, "begun" and "ended". The last column has the id for
-    'jobwire undo', which works for 24 hours.
+    A change of many jobs is one line, at its end; --json also has its start. The last column has
+    the id for 'jobwire undo', which works for 24 hours.
     """
     with operating(url, namespace) as operations:
         entries = operations.journal(limit=limit)
@@ -175,20 +176,20 @@ def journal(limit: int, url: str | None, namespace: str | None, as_json: bool) -
         [
             Column("at", "right"),
             Column("person", style="cyan"),
-            Column("act"),
+            Column("action"),
             Column("target", grow=True),
             Column("count", "right"),
             Column("state", spare=True),
             Column("undo"),
         ],
-        entries,
+        entries if as_json else joined(entries),
         lambda entry: (
             Moment(entry.at, now),
             clean(entry.person),
             clean(entry.act),
             clean(entry.target),
             f"{entry.count:,}",
-            clean(entry.state),
+            clean(entry.status),
             clean(entry.undo),
         ),
         empty="no change",
@@ -270,7 +271,7 @@ def _place(one: Whereabouts) -> str:
         return f"running in process {one.identity}"
     if one.place == "held":
         lease = "without a lease" if one.lease is None else f"lease {duration(one.lease)}"
-        return f"held by process {one.identity}, {lease}"
+        return f"fetched by process {one.identity}, {lease}"
     if one.ahead is not None:
         return f"{one.place}, {counted(one.ahead, 'job')} before it"
     return one.place

@@ -229,7 +229,8 @@ def _processes(survey: Survey) -> Iterator[Finding]:
             "note",
             f"{counted(len(missing), 'process')} without a heartbeat in the last {LEASE_S} s "
             f"{_are(missing)} still registered: {_list(missing)}.",
-            "nothing, if they were killed: the next process that starts forgets them",
+            "nothing, if they were killed: the next process that starts forgets them; one that "
+            "still runs hangs, and its log says which part is stuck: end it and start it again",
             {"identities": missing[:MOST_NAMES]},
         )
     silent = [
@@ -243,7 +244,8 @@ def _processes(survey: Survey) -> Iterator[Finding]:
             "warning",
             f"{counted(len(silent), 'process')} sent no heartbeat in the last {SILENT_S:g} s: "
             f"{_list(silent)}.",
-            "check whether they hang or have died",
+            f"look at their logs: one that hangs says which part is stuck, and other workers take "
+            f"its jobs {LEASE_S} s after its last heartbeat; end it and start it again",
             {"identities": silent[:MOST_NAMES]},
         )
     versions: dict[str, int] = {}

@@ -235,7 +235,7 @@ def _waiting_for_its_time(one: Whereabouts, facts: JobFacts) -> Iterator[Reason]
         yield Reason(
             "not-due",
             f"It is a {kind} and is due in {due - facts.now:,.0f} s.",
-            f"to run it now: jobwire inspect {_command(one)} {visible(text(facts.jid))}",
+            f"run it now with: jobwire inspect {_command(one)} {visible(text(facts.jid))}",
         )
     else:
         yield from _overdue(kind, facts.now - due, one, facts)

@@ -19,6 +19,7 @@ __all__ = [
     "MOST_ENTRIES",
     "JournalEntry",
     "State",
+    "joined",
     "noted",
     "read",
     "storable",
@@ -58,6 +59,26 @@ class JournalEntry:
     state: str
     job: str = ""
     undo: str = ""
+
+    @property
+    def status(self) -> str:
+        """`started` or `done`, for people; another state as it is."""
+        return {"begun": "started", "ended": "done"}.get(self.state, self.state)
+
+
+def joined(entries: Sequence[JournalEntry]) -> list[JournalEntry]:
+    """Return entries, newest first, with one for each act of many steps: its end, if it has one."""
+    kept = []
+    ended: set[tuple[str, str, str]] = set()
+    for entry in entries:
+        act = (entry.person, entry.act, entry.job or entry.undo or entry.target.rpartition(" ")[2])
+        if entry.state == "begun" and act in ended:
+            ended.remove(act)
+            continue
+        if entry.state == "ended":
+            ended.add(act)
+        kept.append(entry)
+    return kept
 
 
 def noted(

@@ -22,6 +22,7 @@ from jobwire.ops import (
     groups,
     journal,
     pages,
+    results,
     roles,
     selection,
     survey,
@@ -35,6 +36,7 @@ from jobwire.ops.groups import FailureGroups, FailureSet
 from jobwire.ops.journal import JournalEntry
 from jobwire.ops.pages import HeldPage, PlacePage, RunningPage
 from jobwire.ops.periodic import PeriodicOperations
+from jobwire.ops.results import StoredResult
 from jobwire.ops.roles import Act, Role
 from jobwire.ops.selection import Preview, Selection
 from jobwire.ops.undo import Deleted, Undone, UndoRecord
@@ -204,6 +206,17 @@ class Operations:
             count: Maximum number of jobs.
         """
         return self._run(pages.running(self._keys, start=start, count=count))
+
+    def result(self, jid: str) -> StoredResult | None:
+        """Return the stored result of a job; None if it keeps none, has not ended or it expired."""
+        return self._run(results.read(self._keys, jid))
+
+    def given_up(self) -> list[str]:
+        """Return the processes without a heartbeat for so long that others have taken their jobs.
+
+        Each has ended without a word, or hangs.
+        """
+        return self._run(pages.given_up(self._keys))
 
     def held(self, *, start: int = 0, count: int = 20, most: int = 10) -> HeldPage:
         """Return some of the processes that hold jobs, by identity.

@@ -23,6 +23,7 @@ __all__ = [
     "RunningPage",
     "digest",
     "entry_at",
+    "given_up",
     "held",
     "job_near",
     "page",
@@ -92,6 +93,14 @@ def held(keys: Keys, *, start: int, count: int, most: int) -> Op[HeldPage]:
     numbers = yield from held_by(keys, identities, most=0)
     shown = yield from held_by(keys, identities[start : start + count], most=most)
     return HeldPage(len(identities), sum(one.size for one in numbers), shown)
+
+
+def given_up(keys: Keys) -> Op[list[str]]:
+    """Return the processes that are registered and have no lease, by identity. [BEAT-1]"""
+    names, _ = yield from members(keys.processes)
+    identities = sorted(names)
+    alive = yield from ask([command("EXISTS", raw(keys.process(one))) for one in identities])
+    return [one for one, exists in zip(identities, alive, strict=True) if not whole(exists)]
 
 
 def page(keys: Keys, place: str, *, start: int, count: int, rising: bool) -> Op[PlacePage]:

@@ -63,7 +63,7 @@ class AskLine(ModalScreen[str | None]):
         with Vertical(classes="dialog"):
             yield Static(self._question, markup=False)
             yield Input(self._value, id="line")
-            yield Static(f"{self._hint}\nenter  go on    esc  give up", markup=False)
+            yield Static(f"{self._hint}\nenter  continue    esc  cancel", markup=False)
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         """Give the answer."""

@@ -136,7 +136,7 @@ MENU: Sequence[MenuItem] = (
     MenuItem("", "Overview"),
     MenuItem("queues", "Queues", lambda fleet: fleet.enqueued, begins=True),
     MenuItem("busy", "Busy", lambda fleet: sum(process.busy for process in fleet.processes)),
-    MenuItem("held", "In flight"),
+    MenuItem("held", "Fetched"),
     MenuItem("iterations", "Iterations"),
     MenuItem("periodic", "Periodic"),
     MenuItem("retries", "Retries", lambda fleet: fleet.sets["retry"], begins=True),

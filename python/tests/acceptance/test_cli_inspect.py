@@ -22,6 +22,7 @@ from harness.servers import Server, wait_until
 from jobwire.cli import main, terminal
 from jobwire.protocol import metrics
 from jobwire.protocol.keys import Keys
+from tests.rows import over
 from tests.workers import environment, jobwire
 
 
@@ -111,6 +112,32 @@ def test_looking(server: Server, client: Any) -> None:
     for view in ("stats", "history", "scheduled", "unreadable", "metrics", "holdings"):
         run(server, view)
     assert client.info("persistence")["rdb_changes_since_last_save"] == before
+
+
+@over(
+    "stored,shown",
+    [
+        ({"outcome": "done", "value": [1, "é"]}, 'value\t[1, "é"]'),
+        ({"outcome": "done", "value": None}, "value\tnull"),
+        ({"outcome": "done", "problem": "too large"}, "no value\ttoo large"),
+        ({"outcome": "retry", "error_class": "E", "error_message": "no"}, "error\tE: no"),
+    ],
+)
+def test_a_stored_result(server: Server, client: Any, stored: Any, shown: str) -> None:
+    client.set("jobwire:result:r1", json.dumps({"at": 5, **stored}), ex=3600)
+    text = run(server, "result", "r1").stdout
+    assert shown in text
+    assert f"outcome\t{stored['outcome']}" in text
+    (record,) = records(server, "result", "r1")
+    assert record["result"]["value"] == stored.get("value")
+    assert 3500 < record["expires_in"] <= 3600
+    for odd in ("x", '{"outcome":"odd"}'):
+        client.set("jobwire:result:r1", odd)
+        assert "is not a job with a stored result" in run(server, "result", "r1", status=1).stderr
+    client.delete("jobwire:result:r1")
+    client.rpush("jobwire:result:r1", "x")
+    run(server, "result", "r1", status=1)
+    client.delete("jobwire:result:r1")
 
 
 def test_failures_are_counted_from_one(server: Server, client: Any) -> None:

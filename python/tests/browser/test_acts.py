@@ -256,7 +256,7 @@ def test_the_keyboard_alone_filters_and_retries(
     page.keyboard.type("Invoice*")
     page.keyboard.press("Enter")
     expect(page).to_have_url(re.compile("class=Invoice"))
-    go_to(page, "Retry all that match")
+    go_to(page, "Retry all that match…")
     page.keyboard.press("Enter")
     expect(page.locator("#confirm")).to_be_visible()
     go_to(page, "Retry 41 jobs")

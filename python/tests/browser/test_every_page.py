@@ -39,6 +39,10 @@ BARE = {
 }
 NO_PAGES = {"/stats", "/stats/queues", "/metrics", "/dashboard/stats", "/morgue"}
 
+CUT_OFF = """[...document.querySelectorAll("a, button, input, td")].filter(
+    (one) => one.getBoundingClientRect().right > innerWidth + 1
+).map((one) => one.outerHTML)"""
+
 
 def addresses(change: str) -> Iterator[str]:
     """Yield an address of every page; a page without a sample fails."""
@@ -91,6 +95,9 @@ def test_no_page_has_a_barrier(
         page.goto(f"{site}{address}")
         wide = page.evaluate("document.documentElement.scrollWidth - window.innerWidth")
         assert wide <= 0, (address, wide)
+        cut = page.evaluate(CUT_OFF)  # in a frame that scrolls, without a hint
+        assert cut == [], (address, cut)
+        assert page.locator("tbody td:not([data-label])").count() == 0, address
 
 
 def test_every_page_can_be_read_without_scripts(

@@ -12,11 +12,14 @@ from jobwire.cli.exits import EXIT_OK
 from jobwire.cli.inspect import views
 from jobwire.cli.inspect.options import (
     SETS,
+    change_options,
     filter_of,
     filter_options,
+    json_option,
     limit_option,
     not_found,
     opened,
+    operating,
     require_queue,
     view,
     view_options,
@@ -124,6 +127,25 @@ def job(
 
 
 @click.command()
+@click.argument("jid")
+@json_option
+@change_options
+def result(jid: str, as_json: bool, url: str | None, namespace: str | None) -> int:
+    """Show the stored result of a job that keeps it."""
+    with operating(url, namespace, role="viewer") as operations:
+        stored = operations.result(jid)
+    if stored is None:
+        return not_found(
+            [jid], "a job with a stored result: it keeps none, has not ended, or the result expired"
+        )
+    if as_json:
+        click.echo(to_json(stored))
+    else:
+        output.show(views.one_result(stored, time.time()), as_json=False)
+    return EXIT_OK
+
+
+@click.command()
 @view_options
 def processes(**how: Any) -> int:
     """Show the processes that run jobs."""
@@ -190,6 +212,7 @@ COMMANDS = [
     queue,
     *_SET_COMMANDS,
     job,
+    result,
     processes,
     works,
     holdings,

@@ -17,6 +17,7 @@ from jobwire.inspect import (
     SetName,
 )
 from jobwire.inspect.formats import clean, cut, duration, iso
+from jobwire.ops.results import StoredResult
 from jobwire.protocol.metrics import BOUNDS, Totals
 from jobwire.protocol.plural import counted
 from jobwire.protocol.times import Generation
@@ -29,6 +30,7 @@ __all__ = [
     "jobs",
     "metrics",
     "one_job",
+    "one_result",
     "processes",
     "queue",
     "queues",
@@ -209,6 +211,26 @@ def one_job(entry: Entry, state: IterationState | None, now: float) -> Sheet:
     return Sheet("Job", [Column("what", style="dim"), Column("", fold=True)], facts, tuple)
 
 
+def one_result(stored: StoredResult, now: float) -> Sheet:
+    """Show the stored result of a job."""
+    result = stored.result
+    facts: list[tuple[str, Cell]] = [
+        ("job id", clean(result.jid)),
+        ("outcome", result.outcome),
+        ("at", Moment(result.at, now, both=True)),
+    ]
+    if result.error_class:
+        error = f"{result.error_class}: {result.error_message}"
+        facts.append(("error", Styled(clean(error), "red")))
+    if result.problem:
+        facts.append(("no value", Styled(clean(result.problem), "red")))
+    elif result.outcome == "done":
+        facts.append(("value", clean(_spell(result.value))))
+    kept = "-" if stored.expires_in is None else duration(stored.expires_in)
+    facts.append(("kept for", kept))
+    return Sheet("Result", [Column("what", style="dim"), Column("", fold=True)], facts, tuple)
+
+
 def processes(inspector: Inspector, now: float) -> Sheet:
     """Show the processes."""
     processes = inspector.processes()
@@ -287,14 +309,14 @@ def holdings(inspector: Inspector, now: float) -> Sheet:
         pairs += ((holder, job) for job in holder.jobs or (None,))
 
     return Sheet(
-        f"Jobs held: {sum(holder.size for holder in holders):,}; "
+        f"Fetched and unfinished jobs: {sum(holder.size for holder in holders):,}; "
         f"recovered so far {recoveries.recovered:,}, "
         f"outcomes too late {recoveries.lost:,}, "
         f"put back and not yet done {len(recoveries.returned):,}",
         [
             Column("process", style="cyan", grow=True),
             Column("lease"),
-            Column("held", "right"),
+            Column("jobs", "right"),
             Column("queue"),
             *_JOB[:3],
         ],
@@ -312,7 +334,7 @@ def holdings(inspector: Inspector, now: float) -> Sheet:
             "queue": pair[1][0] if pair[1] else None,
             "job": entry_record(pair[1][1]) if pair[1] else None,
         },
-        empty="no process holds jobs",
+        empty="no process has unfinished jobs",
     )
 
 

@@ -12,6 +12,7 @@ from textual.widgets import DataTable, Static
 from jobwire.inspect import ProcessInfo, Work
 from jobwire.inspect.formats import ago, duration
 from jobwire.ops import Act, Whereabouts
+from jobwire.ops.doctor import SILENT_S
 from jobwire.protocol.plural import counted
 from jobwire.top.desk import Desk
 from jobwire.top.rows import Column, Row, Rows
@@ -39,7 +40,6 @@ JOBS = [
     Column("process", 26, spare=True),
 ]
 MOST = 500  # rows
-SILENT_S = 60.0  # without a heartbeat, after which a process is probably dead
 WORDS = {
     "quiet": ("Let it fetch no more", "will fetch no more"),
     "stop": ("Stop", "will stop"),

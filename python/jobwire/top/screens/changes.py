@@ -31,7 +31,7 @@ class ChangeList(Section[list[Change]]):
         """Yield the table."""
         yield Rows(
             Column("began", 12, right=True),
-            Column("act", 12),
+            Column("action", 12),
             Column("progress", 44),
             Column("target", 0),
         )

@@ -141,7 +141,7 @@ def _place(one: Whereabouts, now: float) -> str:
         return f"running{began} in process {clean(one.identity)}, thread {clean(one.thread)}"
     if one.place == "held":
         lease = "without a lease" if one.lease is None else f"lease {duration(one.lease)}"
-        return f"held by process {clean(one.identity)}, {lease}"
+        return f"fetched by process {clean(one.identity)}, {lease}"
     ahead = "" if one.ahead is None else f", {one.ahead:,} jobs before it"
     return f"{clean(one.place)}{ahead}"
 

@@ -11,6 +11,7 @@ from textual.binding import Binding, BindingType
 from jobwire.errors import JobwireError
 from jobwire.inspect.formats import ago, clean, duration
 from jobwire.ops import Act, JournalEntry
+from jobwire.ops.journal import joined
 from jobwire.protocol.plural import counted
 from jobwire.top.desk import Desk
 from jobwire.top.rows import Column, Row, Rows
@@ -55,10 +56,10 @@ class Journal(Section[Read]):
         yield Rows(
             Column("at", 14, right=True),
             Column("person", 18),
-            Column("act", 12),
+            Column("action", 12),
             Column("target", 0),
             Column("count", 9, right=True),
-            Column("state", 6),
+            Column("state", 8),
             Column("undo", 5),
             opens=False,
         )
@@ -83,11 +84,11 @@ class Journal(Section[Read]):
                     shown(entry.act, 30),
                     shown(entry.target),
                     f"{entry.count:,}",
-                    shown(entry.state, 10),
+                    shown(entry.status, 10),
                     Cell("u" if self._can_undo(entry) else "", "good"),
                 ),
             )
-            for entry in data.entries
+            for entry in joined(data.entries)
         ]
         self.query_one(Rows).fill(rows)
         self.say("no change" if not rows else "u: deletions that can be put back")

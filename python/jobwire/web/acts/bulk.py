@@ -48,7 +48,7 @@ def stop(visit: Visit) -> Redirect:
     change = visit.site.changes.get(name)
     if change is None:
         raise Absent(
-            "this process does not know the change: it ended long ago, or another process does it"
+            "this server has no such change at work: it has ended, or another server does it"
         )
     require(visit.operations.role, change.act)
     if change.act == "undo":

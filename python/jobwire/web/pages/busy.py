@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from jobwire.protocol.heartbeat import BEAT_INTERVAL_S
+from jobwire.ops.doctor import SILENT_S
+from jobwire.protocol.heartbeat import LEASE_S
 from jobwire.web.visit import Page, Visit
 
 __all__ = ["show"]
 
 PER_PAGE = 50
-SILENT_S = 2.5 * BEAT_INTERVAL_S  # without a beat, a process is probably dead
+MOST_GIVEN_UP = 20
 
 
 def show(visit: Visit) -> Page:
@@ -31,5 +32,7 @@ def show(visit: Visit) -> Page:
             "jobs": page.total,
             "step": PER_PAGE,
             "silent": SILENT_S,
+            "lease": LEASE_S,
+            "given_up": visit.shared("given up", visit.operations.given_up)[:MOST_GIVEN_UP],
         },
     )

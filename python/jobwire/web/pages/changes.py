@@ -54,7 +54,7 @@ def _from_journal(visit: Visit, name: str) -> Page:
     ]
     if not entries:
         raise Absent(
-            f"no change {name!r} is known: this process does not do it, and the newest"
+            f"no change {name!r} is known: this server does not do it, and the newest"
             f" {SEARCHED:,} entries of the journal do not name it"
         )
     undoable = visit.operations.undoable([entry.undo for entry in entries if entry.undo])

@@ -1,4 +1,4 @@
-"""The page of jobs in flight: those that processes of the reliable profile hold."""
+"""The page of fetched jobs: those that processes of the reliable profile have not finished."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def show(visit: Visit) -> Page:
     return Page(
         "held.html",
         {
-            "title": "In flight",
+            "title": "Fetched jobs",
             "holdings": [
                 (one, [(queue, visit.job(entry)) for queue, entry in one.jobs])
                 for one in page.holdings

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from jobwire.inspect.entry import QUEUE, Entry
 from jobwire.ops import Explanation, Whereabouts
+from jobwire.ops.results import StoredResult
 from jobwire.web.jobs import JobView, entry_key, split_key
 from jobwire.web.pages.entries import entry_of
 from jobwire.web.places import BY_PATH, SETS
+from jobwire.web.redaction import HIDDEN, hide_arguments
 from jobwire.web.visit import Absent, Page, Visit
 
 __all__ = ["show", "show_entry"]
@@ -81,7 +83,8 @@ def show_entry(path: str) -> Callable[[Visit], Page]:
 def _page(visit: Visit, jid: str, explained: Explanation) -> Page:
     places = [_place(visit, one) for one in explained.places]
     first = places[0].job if places else None
-    fields = first.entry.fields if first else {}
+    fields: Mapping[str, Any] = first.entry.fields if first else {}
+    stored = visit.operations.result(jid) if jid else None
     incomplete = any(reason.code == "search-incomplete" for reason in explained.reasons)
     return Page(
         "job.html",
@@ -97,9 +100,28 @@ def _page(visit: Visit, jid: str, explained: Explanation) -> Page:
             "most_lines": None if visit.asked("lines") == "all" else MOST_LINES,
             "incomplete": incomplete and not visit.asked("all"),
             "group": _group(visit, first),
+            "result": stored,
+            "seen_result": _seen_result(visit, stored, fields) if stored else {},
         },
-        status=200 if places else 404,
+        status=200 if places or stored else 404,
     )
+
+
+def _seen_result(
+    visit: Visit, stored: StoredResult, fields: Mapping[str, Any]
+) -> Mapping[str, Any]:
+    """Return the parts of a result that the visitor sees, asked for as fields of its job.
+
+    The class of a job that has ended is not known. So only a redaction that does not look at the
+    class can decide.
+    """
+    result = stored.result
+    parts = {"error_message": result.error_message, "problem": result.problem}
+    parts |= {"value": result.value} if result.outcome == "done" and not result.problem else {}
+    if not fields and visit.site.redact not in (None, hide_arguments):
+        return dict.fromkeys(parts, HIDDEN)
+    seen = visit.visible_fields({**fields, **parts})
+    return {name: seen.get(name, HIDDEN) for name in parts}
 
 
 def _seen_in_queue(visit: Visit) -> Whereabouts | None:
@@ -133,7 +155,7 @@ def _place(visit: Visit, one: Whereabouts) -> Place:
     if one.place.startswith(QUEUE):
         path = visit.path("queues", one.queue)
         return Place(f"Queue {one.queue}", job, path, (), "", facts)
-    words = {"held": "In flight", "running": "Running"}
+    words = {"held": "Fetched", "running": "Running"}
     path = visit.path("held" if one.place == "held" else "busy")
     return Place(words.get(one.place, one.place), job, path, (), "", facts)
 

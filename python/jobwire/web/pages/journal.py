@@ -6,6 +6,7 @@ import re
 
 from jobwire.errors import ConfigError
 from jobwire.ops import LOWEST_ROLE
+from jobwire.ops.journal import joined
 from jobwire.web.visit import Page, Visit
 
 __all__ = ["show"]
@@ -25,12 +26,12 @@ def show(visit: Visit) -> Page:
     wanted = person.casefold()
     entries = [
         entry
-        for entry in read
+        for entry in joined(read)
         if wanted in entry.person.casefold() and (not act or entry.act == act)
     ]
     undoable = visit.operations.undoable([entry.undo for entry in entries if entry.undo])
     rows = []
-    for entry in entries:  # a deletion has several entries, of which the newest gets the button
+    for entry in entries:  # a deletion may have several entries; the newest gets the button
         rows.append((entry, entry.undo if entry.undo in undoable else ""))
         undoable.discard(entry.undo)
     return Page(

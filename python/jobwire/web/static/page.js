@@ -10,11 +10,24 @@
     trouble.hidden = text === "";
   };
 
+  // Names each cell by the heading of its column, which a phone shows beside it.
+  const label = (element) => {
+    for (const table of element.querySelectorAll("table")) {
+      const heads = [...table.querySelectorAll("thead th")].map((head) =>
+        head.querySelector("input") ? "Select" : head.textContent,
+      );
+      for (const row of table.querySelectorAll("tbody tr")) {
+        [...row.cells].forEach((cell, index) => (cell.dataset.label = heads[index]));
+      }
+    }
+  };
+
   // Replaces the content of an element; what has the focus keeps it, and open details stay open.
   const replace = (element, html) => {
     const focused = element.contains(document.activeElement) ? document.activeElement.id : "";
     const open = [...element.querySelectorAll("details[open][id]")].map((details) => details.id);
     element.innerHTML = html;
+    label(element);
     for (const id of open) {
       document.getElementById(id)?.setAttribute("open", "");
     }
@@ -42,6 +55,8 @@
     events.addEventListener("open", () => say(""));
     return events;
   };
+
+  label(document);
 
   // One box ticks all boxes of the list.
   for (const all of document.querySelectorAll("[data-all]")) {

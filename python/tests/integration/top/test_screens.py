@@ -63,7 +63,7 @@ def test_each_screen_shows_the_numbers_of_the_inspector(server: Server) -> None:
             await drive.open("8")
             await drive.sees(f"{len(groups.groups)} groups in 5 of 5 jobs", "order N is <not>")
             await drive.open("0")
-            await drive.sees("eve", "delete", "ended")
+            await drive.sees("eve", "delete", "done")
             await drive.open("c")
             await drive.sees("no change of many jobs was started here")
             await drive.open("d")

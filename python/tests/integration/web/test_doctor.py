@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -42,6 +43,26 @@ def test_findings_of_a_real_server_have_remedy_and_evidence(server: Server) -> N
     assert "Error: jobs are lost or do not run" in text
     assert "Remedy: start workers" in text
     assert "Evidence" in text
+
+
+def test_a_process_that_hangs_says_what_to_do(server: Server) -> None:
+    """A process that hangs stops its heartbeat, and 60 s later its hash is gone."""
+    client = server.client()
+    for name, age, lease in (("works", 5, 55), ("hangs", 35, 25), ("gone", 90, 0)):
+        client.sadd("processes", f"{name}:1:0123456789ab")
+        beat = {"info": "{}", "busy": 0, "beat": time.time() - age, "quiet": "false"}
+        if lease:
+            client.hset(f"{name}:1:0123456789ab", mapping=beat)
+            client.expire(f"{name}:1:0123456789ab", lease)
+    with visiting(server, "viewer") as browser:
+        text = browser.text("/busy")
+        findings = wait_until(lambda: _ready(browser.text("/doctor")))
+    advice = "Other workers take its jobs 60 s after the last one"
+    assert text.count(advice) == 1
+    assert text.index("hangs:1") < text.index(advice) < text.index("works:1")
+    assert "gone:1:0123456789ab has sent no heartbeat for more than 60 s" in text
+    assert findings.count("its log says which part is stuck: end it") == 1
+    assert "one that hangs says which part is stuck" in findings
 
 
 def _ready(text: str) -> str:

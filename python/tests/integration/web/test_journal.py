@@ -68,6 +68,8 @@ def test_a_deletion_has_one_button_until_it_is_undone(server: Server) -> None:
         operations.clear("dead")
         operations.clear("queue:q")
     with visiting(server) as browser:
+        text = browser.text("/journal")  # one row of each, not its start and its end
+        assert (text.count(" done "), text.count("started")) == (2, 0)
         newest, oldest = browser.forms("/journal", "undo")
         browser.send(oldest)
         assert client.zcard("dead") == 1

@@ -296,6 +296,9 @@ def test_no_page_has_a_hidden_part_or_its_digest(server: Server) -> None:
     client.lpush("queue:q", payloads[-1])
     running = {"queue": "q", "run_at": 5, "payload": payload("s-walk", **hidden).decode()}
     client.hset(f"{IDENTITY}:work", "t2", json.dumps(running))
+    result = {"outcome": "done", "at": 5, "value": "SECRET"}
+    client.set("jobwire:result:s-dead", json.dumps(result), ex=600)
+    client.set("jobwire:result:s-ended", json.dumps(result), ex=600)
     client.hset("it-s-walk", mapping={"ex": 1, "c": '"SECRET"', "rt": "1.5"})
     with PeriodicJobs(server.url) as jobs:
         jobs.save(PeriodicEntry(name="hourly", cron="0 * * * *", job="A", args=["SECRET"]))
@@ -313,8 +316,9 @@ def test_no_page_has_a_hidden_part_or_its_digest(server: Server) -> None:
     ]
     names += [hmac.new(b"", one, hashlib.sha256).hexdigest()[:40] for one in payloads]
     with serving(server, "viewer", redact=hide_arguments) as (page, _):
-        seen = crawl(page, ["/", *EXTRA])
+        seen = crawl(page, ["/", "/jobs/s-ended", *EXTRA])
         assert "[hidden]" in seen.texts["/failures"]
+        assert "Kept for</dt><dd>9 min" in seen.texts["/jobs/s-ended"]
         assert "error=…" in seen.texts["/journal"]
         for path, told in seen.texts.items():
             found = [word for word in ("SECRET", *names) if word in path + told]
