@@ -93,6 +93,19 @@ def _scope(request: HttpRequest, path: str) -> dict[str, Any]:
     return scope
 
 
+class _Updates(StreamingHttpResponse):
+    """An answer of a task, which ends with it: Django closes it after the visitor has left."""
+
+    def __init__(self, task: asyncio.Task[None], *args: Any, **more: Any) -> None:
+        super().__init__(*args, **more)
+        self._task = task
+
+    def close(self) -> None:
+        """End the task, from any thread."""
+        self._task.get_loop().call_soon_threadsafe(self._task.cancel)
+        super().close()
+
+
 async def _answer(request: HttpRequest, scope: dict[str, Any]) -> Any:
     """Run the application of the page, and return its answer as one of Django."""
     messages: asyncio.Queue[Any] = asyncio.Queue()
@@ -129,7 +142,7 @@ async def _answer(request: HttpRequest, scope: dict[str, Any]) -> Any:
     ]
     answer: Any
     if any(name == "content-type" and "event-stream" in value for name, value in headers):
-        answer = StreamingHttpResponse(chunks(), status=start["status"])
+        answer = _Updates(task, chunks(), status=start["status"])
     else:
         answer = HttpResponse([part async for part in chunks()], status=start["status"])
     del answer["Content-Type"]

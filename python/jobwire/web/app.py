@@ -299,6 +299,8 @@ class WebApp:
             return Response("too many wrong passwords\n", 429, later, "text/plain")
         if isinstance(self._authorize, Passwords):
             return Response("a name and a password are needed\n", 401, CHALLENGE, "text/plain")
+        path = visible(request.scope["path"])
+        log.warning("%s %s refused: authorize returned no visitor", request.method, path)
         return Response("you may not see this page\n", 403, media_type="text/plain")
 
     # -- updates

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import tempfile
@@ -347,6 +348,9 @@ class PageTest(TestCase):
         async with aclosing(aiter(updated)) as parts:
             while b"video" not in await anext(parts):
                 pass
+        updated.close()
+        while _web_app(app.url, "")._streams.open:  # no visitor is left
+            await asyncio.sleep(0.01)
         await app.aclose()
 
 

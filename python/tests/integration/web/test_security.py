@@ -468,7 +468,9 @@ def test_an_authorize_that_fails_lets_no_visitor_in(
     ) in caplog.text
 
 
-def test_authorize_decides_for_pages_acts_and_updates(server: Server) -> None:
+def test_authorize_decides_for_pages_acts_and_updates(
+    server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
     async def authorize(request: Request) -> Visitor | None:
         return Visitor("ada", "admin") if request.headers.get("x-user") == "ada" else None
 
@@ -480,6 +482,7 @@ def test_authorize_decides_for_pages_acts_and_updates(server: Server) -> None:
             assert client.get(path, headers={"accept": "text/event-stream"}).status_code == 403
         for act in ACTS:
             assert client.post(f"/acts/{act.name}").status_code == 403
+            assert f"POST /acts/{act.name} refused: authorize returned no visitor" in caplog.text
         assert client.get("/", headers={"x-user": "ada"}).status_code == 200
 
 
