@@ -222,5 +222,5 @@ def test_the_first_lines_say_who_and_where_without_the_password(
     identity = worker.identity(server.client())
     for words in (identity, "basic fetch", "Valkey 9.", f"127.0.0.1:{server.port}", "from --redis"):
         assert words in line["msg"]
-    assert "7 threads for high (3), low (1)" in worker.logged("capsule")[0]["msg"]
+    assert "7 threads for high (3), low (1)" in worker.logged("ready: ")[0]["msg"]
     assert "s3cret" not in worker.log.read_text()
