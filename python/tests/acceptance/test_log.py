@@ -229,7 +229,7 @@ def test_the_first_lines_say_who_and_where_without_the_password(
 def test_the_recipe_for_structlog_gives_all_lines_one_format(
     server: Server, workers: Workers, tmp_path: Path
 ) -> None:
-    """The page is right: events and records of both the application and the worker, on one stream."""
+    """The page is right: events and records, of application and worker, on one stream."""
     page = (Path(__file__).parents[3] / "docs/how-to/logging.md").read_text("utf-8")
     [recipe] = re.findall(r"```python\n(# structured\.py\n.*?)```", page, re.DOTALL)
     (tmp_path / "structured.py").write_text(recipe)
