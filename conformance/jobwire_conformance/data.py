@@ -144,6 +144,7 @@ def required_claims(claim: str) -> Sequence[str]:
     return [profile, *required] if suffix else required
 
 
+@cache
 def claims_of(generation: str) -> frozenset[str]:
     """Return the claims that can be made for a generation: those with a requirement of it."""
     return frozenset(

@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 def wait_until(
-    predicate: Callable[[], T], timeout: float = 60, what: object = "the condition"
+    predicate: Callable[[], T], timeout: float = 120, what: object = "the condition"
 ) -> T:
     """Return the predicate's first true result; fail if there is none within `timeout` seconds.
 

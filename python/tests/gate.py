@@ -47,9 +47,9 @@ MAX_CPU_S = 2.0
 # A hung test ends its worker, with the stacks of all threads.
 _HANG = ["-o", "faulthandler_timeout=300", "-o", "faulthandler_exit_on_timeout=true"]
 # Side by side: tests wait more than they work, and each has servers of its own.
-_BESIDE = ["-n", "4", "--dist", "worksteal"]
+_BESIDE = ["-n", "6", "--dist", "worksteal"]
 _ALONE = ["-n", "0"]
-_WAITING = ["-n", "8", "--dist", "worksteal"]
+_WAITING = ["-n", "5", "--dist", "worksteal"]
 _OPTIONS = {"timing": _ALONE, "real_time": _WAITING}
 
 
@@ -65,7 +65,7 @@ class Run:
         guarantees: Tests without a second try.
         heavy: Seconds of CPU by test without a marker, where they are too many.
         starters: Command by test without a marker, where it starts a Python process.
-        left_out: Number of tests by tier that were not asked for.
+        left_out: Number of tests by tier that were not asked for; 0 by directory, if all of it.
     """
 
     passed: int = 0
@@ -164,7 +164,7 @@ def closing_lines(
         *(f"wavered: {test}: {_last(text)}" for test, text in wavered.items()),
         *(f"red: {line}" for line in found),
         *(f"skipped {n} times: {why}" for why, n in Counter(run.skipped.values()).most_common()),
-        *(f"left out: {n} tests of `{tier}`" for tier, n in sorted(run.left_out.items())),
+        *(f"left out: {f'{n} tests of ' if n else ''}`{of}`" for of, n in run.left_out.items()),
     ]
 
 

@@ -58,6 +58,21 @@ def _is_chosen(tier: str, markers: set[str]) -> bool:
     return own == tier
 
 
+_unread: list[str] = []
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Do not even import a directory whose tests all belong to another tier."""
+    tier = config.getoption("--tier")
+    if tier and collection_path.is_relative_to(_ROOT):
+        name = collection_path.relative_to(_ROOT).as_posix()
+        marker = _BY_DIRECTORY.get(name, "")
+        if marker in (*RELEASE, "process") and not _is_chosen(tier, {marker}):
+            _unread.append(f"python/tests/{name}")
+            return True
+    return None
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("tiers")
     group.addoption("--tier", choices=(*GATE, *RELEASE), help="run the tests of this tier only")
@@ -86,9 +101,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if left_out:
         items[:] = chosen
         config.hook.pytest_deselected(items=left_out)
+    # Tests by tier, and directories that were not even read.
     if hasattr(config, "workeroutput"):
         tiers = Counter(tier_of({mark.name for mark in item.iter_markers()}) for item in left_out)
-        config.workeroutput["left_out"] = dict(tiers)
+        config.workeroutput["left_out"] = {**dict.fromkeys(_unread, 0), **tiers}
 
 
 _started: list[str] = []  # Python programs that the running test started

@@ -18,6 +18,7 @@ from jobwire import App
 from jobwire.application.config import CapsuleConfig, WorkerConfig
 from jobwire.worker import Launcher
 from jobwire.worker.fetch.timings import Timings
+from tests import forking
 
 PYTHON = Path(__file__).resolve().parents[1]
 
@@ -83,15 +84,8 @@ def jobwire(
     *arguments: str, cwd: Path | None = None, **env: str
 ) -> subprocess.CompletedProcess[str]:
     """Run a command and wait for its end."""
-    return subprocess.run(
-        [sys.executable, "-m", "jobwire", *arguments],
-        cwd=cwd,
-        env=environment(**env),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
+    return forking.run(
+        *arguments, cwd=cwd or Path.cwd(), environment=environment(**env), timeout=600
     )
 
 

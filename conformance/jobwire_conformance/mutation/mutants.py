@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,7 @@ class Mutant:
     """One mistake.
 
     Attributes:
-        name: Name of the file.
+        name: Its permanent name.
         kills: Ids of the requirements whose checks must fail.
         cases: Names of cases that suffice to find it.
         generation: The only generation to which it applies; None for all.
@@ -78,12 +79,17 @@ def _with(variables: Sequence[str], command: Sequence[str]) -> Sequence[str]:
 
 
 def load(directory: Path | None = None) -> list[Mutant]:
-    """Return all mutants.
+    """Return all mutants, by name. Each area has a file.
 
     Raises:
-        SuiteFault: A mutant is wrong.
+        SuiteFault: A mutant is wrong, or two have the same name.
     """
-    return [load_file(path) for path in data.named_files(directory or data.mutants_directory())]
+    paths = sorted((directory or data.mutants_directory()).glob("*.json"))
+    found = sorted((m for path in paths for m in load_file(path)), key=lambda mutant: mutant.name)
+    for former, mutant in pairwise(found):
+        if former.name == mutant.name:
+            raise SuiteFault(f"two mutants have the name {mutant.name}; rename the newer one")
+    return found
 
 
 def named(name: str) -> Mutant:
@@ -98,27 +104,33 @@ def named(name: str) -> Mutant:
     return by_name[name]
 
 
-def load_file(path: Path) -> Mutant:
-    """Return the mutant of a file.
+def load_file(path: Path) -> list[Mutant]:
+    """Return the mutants of a file.
 
     Raises:
-        SuiteFault: The mutant is wrong.
+        SuiteFault: A mutant is wrong.
     """
     try:
-        raw = json.loads(path.read_bytes())
+        several = json.loads(path.read_bytes())
     except (OSError, ValueError) as error:
         raise SuiteFault(f"{path}: {error}") from None
+    if not isinstance(several, list):
+        raise SuiteFault(f"{path}: not an array of mutants")
+    return [_mutant(raw, f"{path}: {_name_of(raw, n)}") for n, raw in enumerate(several)]
+
+
+def _name_of(raw: object, position: int) -> object:
+    return raw.get("mutant", position) if isinstance(raw, dict) else position
+
+
+def _mutant(raw: Any, place: str) -> Mutant:
     for problem in Draft202012Validator(data.schema("mutant")).iter_errors(raw):
-        place = "/".join(map(str, problem.absolute_path))
-        raise SuiteFault(f"{path}: {place}: {problem.message[:300]}")
-    if raw["mutant"] != path.stem:
-        raise SuiteFault(
-            f"{path}: a mutant named {raw['mutant']!r} must be in {raw['mutant']}.json"
-        )
+        where = "/".join(map(str, problem.absolute_path))
+        raise SuiteFault(f"{place}: {where}: {problem.message[:300]}")
     known = data.requirements()
     for id_ in raw["kills"]:
         if id_ not in known or known[id_].retired:
-            raise SuiteFault(f"{path}: SPEC.md has no requirement {id_}, or it is withdrawn")
+            raise SuiteFault(f"{place}: SPEC.md has no requirement {id_}, or it is withdrawn")
     made: list[None] = []
     try:
         return Mutant(
@@ -135,7 +147,7 @@ def load_file(path: Path) -> Mutant:
             made=made,
         )
     except (re.error, ValueError) as error:
-        raise SuiteFault(f"{path}: {error}") from None
+        raise SuiteFault(f"{place}: {error}") from None
 
 
 def _rule(raw: Mapping[str, Any], made: list[None]) -> Rule:

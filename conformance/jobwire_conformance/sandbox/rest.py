@@ -128,7 +128,7 @@ def is_at_home(fetches: Sequence[Call], concurrency: int, *, after: float) -> bo
     """
     if sum(call.blocks and call.reply is None for call in fetches) >= concurrency:
         return True
-    # A worker may try at its start, in a transaction that it gives up, what it is permitted to do.
+    # A worker may try its commands at its start, in a transaction that it then gives up.
     fetches = [call for call in fetches if not (call.reply or b"").startswith(b"+QUEUED")]
     # Other commands may name the queue, so a command counts as a fetch once it has returned a
     # job. The worker waits if the last fetch found nothing.

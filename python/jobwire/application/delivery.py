@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Protocol
+from typing import Any, NamedTuple, Protocol
 
 from jobwire.protocol.normalize import ReadyPayload
 from jobwire.protocol.wire import Local, Op
 
-__all__ = ["Deferral", "Delivery", "Transport", "defer", "deliver"]
+__all__ = ["Bridge", "Deferral", "Delivery", "Transport", "defer", "deliver"]
 
 
 class Delivery(Protocol):
@@ -48,19 +48,38 @@ class Deferral(Protocol):
         """Write the jobs that are kept only because of the transaction around a test."""
 
 
+class Bridge(NamedTuple):
+    """A framework's ways between sync and async code, for tests that run jobs.
+
+    Sync code that is called from async code runs in the thread of the outermost sync caller. In a
+    test, that thread has the database transaction of the test.
+
+    Attributes:
+        to_sync: Makes a sync function of an async one.
+        to_async: Makes an async function of a sync one.
+        carry: Makes a function that leads to the same thread when a new thread calls it.
+    """
+
+    to_sync: Callable[[Callable[..., Awaitable[Any]]], Callable[..., Any]]
+    to_async: Callable[[Callable[..., Any]], Callable[..., Coroutine[Any, Any, Any]]]
+    carry: Callable[[Callable[[], Any]], Callable[[], Any]]
+
+
 class Transport:
     """The destination of pushed jobs: Redis by default, or a delivery that overrides it.
 
     Attributes:
         overrides: Deliveries that override Redis; the last one receives the jobs.
         deferral: Keeps jobs until a transaction commits; None if nothing does.
+        bridge: How tests run jobs; None: without a framework.
     """
 
-    __slots__ = ("deferral", "overrides")
+    __slots__ = ("bridge", "deferral", "overrides")
 
     def __init__(self) -> None:
         self.overrides: list[Delivery] = []
         self.deferral: Deferral | None = None
+        self.bridge: Bridge | None = None
 
     @contextmanager
     def override(self, delivery: Delivery) -> Iterator[None]:

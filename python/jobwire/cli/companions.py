@@ -17,7 +17,7 @@ from importlib.util import find_spec
 
 import click
 
-__all__ = ["page_command", "run_beside", "split"]
+__all__ = ["page_command", "page_lacks", "run_beside", "split"]
 
 STOP_GRACE_S = 5.0  # between TERM and KILL
 BY_CTRL_C = 130  # exit status of a command that ends after Ctrl-C
@@ -66,16 +66,20 @@ def split(commands: Sequence[str]) -> list[list[str]]:
     return split
 
 
-def page_command(port: int, app: str | None, redis: str | None) -> list[str] | None:
-    """Return the command that serves jobwire's page; None if the extra `web` is missing.
+def page_lacks() -> str | None:
+    """Return which packages jobwire's page needs, and how to install them; None if it can run."""
+    missing = [name for name in _PAGE_NEEDS if find_spec(name) is None]
+    return f"needs {', '.join(missing)}: pip install 'jobwire[web]'" if missing else None
+
+
+def page_command(port: int, app: str | None, redis: str | None) -> list[str]:
+    """Return the command that serves jobwire's page.
 
     Args:
         port: The port to prefer; any other one if it is taken.
         app: `MODULE:APP` of the worker; None if it has none.
         redis: URL that a flag gave the worker; None for that of the application.
     """
-    if any(find_spec(name) is None for name in _PAGE_NEEDS):
-        return None
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

@@ -12,7 +12,7 @@ import click
 
 from jobwire.cli import reload as reloading
 from jobwire.cli.banner import greet
-from jobwire.cli.companions import page_command, run_beside, split
+from jobwire.cli.companions import page_command, page_lacks, run_beside, split
 from jobwire.cli.ending import EndSignals
 from jobwire.cli.loading import worker_app_of
 from jobwire.cli.options import (
@@ -133,10 +133,13 @@ def _commands(
         return []
     commands = split(beside)
     if page is not False:
-        serve = page_command(PORT, app, redis)
-        if serve is None and page:
-            raise click.UsageError("--web: needs pip install 'jobwire[web]'")
-        commands += [] if serve is None else [serve]
+        lacks = page_lacks()
+        if lacks and page:
+            raise click.UsageError(f"--web: {lacks}")
+        if lacks:
+            click.echo(f"jobwire dev: no page of queues and jobs: {lacks}", err=True)
+        else:
+            commands.append(page_command(PORT, app, redis))
     return commands
 
 

@@ -7,12 +7,12 @@ import os
 import signal
 import socket
 from collections.abc import Sequence
-from importlib.util import find_spec
 from types import FrameType
 from typing import TYPE_CHECKING
 
 import click
 
+from jobwire.cli.companions import page_lacks
 from jobwire.cli.options import app_option, find_redis, namespace_option, redis_option
 from jobwire.connection.connect import safe_url
 from jobwire.errors import ConfigError
@@ -75,8 +75,8 @@ def web(
     separated by blanks. The roles are viewer, operator and admin. JOBWIRE_WEB_SECRET signs forms.
     Set it if several processes serve the same page.
     """
-    if missing := [name for name in ("starlette", "jinja2", "uvicorn") if find_spec(name) is None]:
-        raise ConfigError(f"jobwire web: needs {', '.join(missing)}: pip install 'jobwire[web]'")
+    if lacks := page_lacks():
+        raise ConfigError(f"jobwire web: {lacks}")
     import uvicorn
 
     from jobwire.web import WebApp

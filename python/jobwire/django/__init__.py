@@ -1,7 +1,7 @@
 """jobwire in a Django project; see docs/how-to/django.md.
 
     INSTALLED_APPS = ["jobwire.django", ...]
-    JOBWIRE = {"URL": "redis://localhost:6379/0"}  # optional
+    JOBWIRE = {"URL": "redis://redis.example.org:6379/0"}  # optional; `jobwire dev` has a server
 
 The application `app` is made from the settings at its first use. Each `jobs.py` of an installed
 app is imported when Django starts. A job that is enqueued inside of `transaction.atomic` is written

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from contextvars import ContextVar
+from threading import Thread
 from types import TracebackType
 from typing import Any
 
 from asgiref.sync import SyncToAsync, ThreadSensitiveContext, sync_to_async
-from django.db import connections, reset_queries
+from django.db import Error, connections, reset_queries
+from django.db.backends.signals import connection_created
 
 from jobwire.application.app import App
 from jobwire.protocol.payload import Job
@@ -28,13 +30,40 @@ class FreshConnections:
 
     def __init__(self, app: App) -> None:
         self._app = app
+        self._made: set[Any] = set()  # connections of jobs' threads, which may stay open
+        connection_created.connect(self._note)
+        app.on("exit")(self._exit)
+
+    def _note(self, connection: Any, **_: object) -> None:
+        if _inside.get():
+            self._made.add(connection)
+
+    def _exit(self) -> None:
+        """Close what a worker in this process leaves open: in a test, the process goes on."""
+        # In a thread, because Django refuses it in that of a running loop.
+        closer = Thread(target=self._close_all, name="jobwire-close")
+        closer.start()
+        closer.join()
+
+    def _close_all(self) -> None:
+        while self._made:
+            connection = self._made.pop()
+            if not connection.in_atomic_block:
+                connection.inc_thread_sharing()
+                with suppress(Error):
+                    connection.close()
+                connection.dec_thread_sharing()
+
+    def _close_thread(self) -> None:
+        connections.close_all()
+        self._made.difference_update(connections.all(initialized_only=True))
 
     def around(self, job: Job) -> AbstractContextManager[None]:
         """Return the outermost wrapper."""
         definition = self._app.jobs.get(job.class_name)
         return _Around(
             is_async=definition is not None and definition.is_async,
-            shares_thread=bool(self._app.transport.overrides),
+            close=None if self._app.transport.overrides else self._close_thread,
         )
 
     @contextmanager
@@ -59,9 +88,10 @@ class _Around(AbstractContextManager[None]):
     enters with `with`, and uses Django's one thread for sync code, as others do at the same time.
     """
 
-    def __init__(self, *, is_async: bool, shares_thread: bool) -> None:
+    def __init__(self, *, is_async: bool, close: Callable[[], None] | None) -> None:
         self._is_async = is_async
-        self._thread: Any = None if shares_thread else ThreadSensitiveContext()
+        self._close = close  # closes connections of a thread; None if it is the thread of a test
+        self._thread: Any = None if close is None else ThreadSensitiveContext()
 
     def __enter__(self) -> None:
         self._token = _inside.set(True)
@@ -89,9 +119,9 @@ class _Around(AbstractContextManager[None]):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self._thread is not None:
+        if self._close is not None:
             try:
-                await sync_to_async(connections.close_all, thread_sensitive=True)()
+                await sync_to_async(self._close, thread_sensitive=True)()
             finally:
                 await self._thread.__aexit__(kind, error, trace)
         _inside.reset(self._token)

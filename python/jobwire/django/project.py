@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 from types import FrameType
 
 from django.apps import apps
 from django.core.exceptions import ImproperlyConfigured
+from django.urls import NoReverseMatch, reverse
 
 from jobwire.application.aio import AsyncClient
 from jobwire.application.app import App
 from jobwire.application.client import Client
+from jobwire.django.bridge import BRIDGE
 from jobwire.django.commit import OnCommit
 from jobwire.django.conf import find_problems, read_settings
 from jobwire.django.database import FreshConnections
@@ -58,6 +61,7 @@ def _make_app() -> App:
     settings = read_settings()
     app = settings.make_app()
     app.entry = "jobwire.django.worker"  # sets Django up in the processes of isolated jobs
+    app.transport.bridge = BRIDGE
     outbox = Outbox() if apps.is_installed("jobwire.django.outbox") else None
     if settings.on_commit:
         app.transport.deferral = OnCommit(app, outbox)
@@ -79,7 +83,9 @@ def _in_command() -> bool:
 
 def page_url() -> str | None:
     """Return the address of the web page, for the admin; None if there is none."""
-    return read_settings().page
+    with suppress(NoReverseMatch):
+        return read_settings().page or reverse("jobwire:page")
+    return None
 
 
 app = _make_app()

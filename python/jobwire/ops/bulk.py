@@ -78,7 +78,7 @@ class BulkState:
         try:
             chosen = stored["selection"]
             only = Filter(**chosen["only"])
-            selection = Selection(place=chosen["place"], only=only, group=chosen["group"])
+            selection = Selection(**{**chosen, "only": only})
             return cls(**{**stored, "selection": selection})
         except (KeyError, TypeError) as error:
             raise ConfigError(f"state: not one of BulkState.as_dict: {error}") from None
@@ -188,7 +188,7 @@ class Bulk:
             self._walk = SetWalk(key, place, rising=True, page=PAGE, start=start)
         page = yield from self._walk.next()
         page = page[: state.total - state.seen]
-        matched = [one for one in page if state.selection.matches(one, now=now)]
+        matched = [one for one in page if state.selection.matches(one, now=now)][: self._left]
         done, left = 0, 0
         if matched:
             done, left = yield from self._change(place, key, matched, now)
@@ -235,13 +235,19 @@ class Bulk:
             undo.Removal(one.payload, payloads[index + 1] if index + 1 < len(payloads) else None)
             for index, one in enumerate(page)
             if state.selection.matches(one, now=now)
-        ]
+        ][: self._left]
         done = 0
         if chosen:
             done = yield from undo.remove_from_queue(
                 *(self.keys, queue, state.id, state.parts, chosen), person=self.person, now=now
             )
         self._advance(len(page), len(chosen), done, 0, str(left - len(page)))
+
+    @property
+    def _left(self) -> int | None:
+        """Number of entries that the limit of the selection still allows; None without one."""
+        limit = self.state.selection.limit
+        return None if limit is None else limit - self.state.matched
 
     def _advance(self, seen: int, matched: int, done: int, left: int, position: str | None) -> None:
         state = self.state
@@ -253,5 +259,5 @@ class Bulk:
             left=state.left + left,
             parts=state.parts + bool(matched),
             position=position,
-            finished=seen == 0 or state.seen + seen >= state.total,
+            finished=seen == 0 or state.seen + seen >= state.total or matched == self._left,
         )

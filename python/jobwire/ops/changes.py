@@ -232,9 +232,13 @@ class Changes:
     """The changes of one Redis: those at work, those that wait in line, and the last that ended.
 
     At most four work at a time. Their number in memory is bounded.
+
+    Args:
+        ended: Called after the end of each change.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, ended: Callable[[], None] = lambda: None) -> None:
+        self._ended = ended
         # Guards all below.
         self._lock = threading.Lock()
         self._changes: OrderedDict[str, Change] = OrderedDict()
@@ -317,3 +321,4 @@ class Changes:
                     return
                 change = self._waiting.popleft()
             change.run()
+            self._ended()

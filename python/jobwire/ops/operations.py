@@ -110,6 +110,14 @@ class Operations:
         """Return True if the role allows an act."""
         return roles.permits(self.role, act)
 
+    def require_bulk(self, act: BulkAct, chosen: Selection | None) -> None:
+        """Check that the role allows an act on a selection; see `bulk`.
+
+        To delete or kill all entries of a place needs the role of `clear`.
+        """
+        unfiltered = chosen is not None and chosen.unfiltered
+        (roles.require_for_all if unfiltered else roles.require)(self.role, act)
+
     # -- reading
 
     def groups(
@@ -207,22 +215,32 @@ class Operations:
         """
         return self._run(pages.held(self._keys, start=start, count=count, most=most))
 
-    def entry_at(self, place: SetName, score: float, jid: str, digest: str = "") -> Entry | None:
-        """Return an entry of a set by its score, its job id and the SHA-1 of its payload.
+    def entry_at(
+        self, place: SetName, score: float, jid: str, digest: str = "", secret: bytes = b""
+    ) -> Entry | None:
+        """Return an entry of a set by its score, its job id and the digest of its payload.
 
         None if it is gone, or if several entries fit because no digest is given.
-        """
-        return self._run(pages.entry_at(self._keys, place, score, jid, digest))
 
-    def job_near(self, queue: str, position: int, digest: str) -> Entry | None:
-        """Return the job of a queue with a payload of this SHA-1, if it is near a position.
+        Args:
+            place: The set.
+            score: Its score.
+            jid: Its job id, or "" if it has none.
+            digest: The result of `ops.pages.digest` with the same secret.
+            secret: Key of the digests.
+        """
+        return self._run(pages.entry_at(self._keys, place, score, jid, digest, secret))
+
+    def job_near(self, queue: str, position: int, digest: str, secret: bytes = b"") -> Entry | None:
+        """Return the job of a queue with a payload of this digest, if it is near a position.
 
         Args:
             queue: Name of the queue.
             position: From the head, or negative from the tail.
-            digest: SHA-1 of the payload, in hex digits.
+            digest: The result of `ops.pages.digest` with the same secret.
+            secret: Key of the digests.
         """
-        return self._run(pages.job_near(self._keys, queue, position, digest))
+        return self._run(pages.job_near(self._keys, queue, position, digest, secret))
 
     def doctor(
         self, limits: Limits | None = None, *, wait_replicas: int | None = None
@@ -330,7 +348,7 @@ class Operations:
             ConfigError: The act is not possible for this place, or differs from that of `resume`;
                 or neither a selection nor a state is given.
         """
-        roles.require(self.role, act)
+        self.require_bulk(act, chosen if resume is None else resume.selection)
         state = resume
         if state is None:
             if chosen is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import hmac
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import cast
@@ -124,7 +125,9 @@ def page(keys: Keys, place: str, *, start: int, count: int, rising: bool) -> Op[
     return PlacePage(whole(size), start, [entry(one, place, score(at)) for one, at in pairs])
 
 
-def entry_at(keys: Keys, place: SetName, at: float, jid: str, named: str) -> Op[Entry | None]:
+def entry_at(
+    keys: Keys, place: SetName, at: float, jid: str, named: str, secret: bytes
+) -> Op[Entry | None]:
     """Return the entry of a set with this score, job id and digest; None if it is gone.
 
     Args:
@@ -133,13 +136,16 @@ def entry_at(keys: Keys, place: SetName, at: float, jid: str, named: str) -> Op[
         at: Its score.
         jid: Its job id, or "" if it has none.
         named: Its digest, or "" for the only one with this score and id.
+        secret: Key of the digests.
     """
     found = yield from fetch(keys, place, at, at, jid or None)
-    fitting = [one for one in found if (one.jid or "") == jid and named in ("", digest(one))]
+    fitting = [
+        one for one in found if (one.jid or "") == jid and named in ("", digest(one, secret))
+    ]
     return fitting[0] if len(fitting) == 1 or (fitting and named) else None
 
 
-def job_near(keys: Keys, queue: str, position: int, named: str) -> Op[Entry | None]:
+def job_near(keys: Keys, queue: str, position: int, named: str, secret: bytes) -> Op[Entry | None]:
     """Return the job of a queue with this digest, if it is near a position.
 
     Args:
@@ -147,6 +153,7 @@ def job_near(keys: Keys, queue: str, position: int, named: str) -> Op[Entry | No
         queue: Name of the queue.
         position: Its position when it was seen: from the head, or negative from the tail.
         named: Its digest.
+        secret: Key of the digests.
     """
     key = raw(keys.queue(queue))
     first, last = position - WINDOW, position + WINDOW
@@ -156,9 +163,15 @@ def job_near(keys: Keys, queue: str, position: int, named: str) -> Op[Entry | No
         last = min(last, -1)
     (reply,) = yield from ask([command("LRANGE", key, first, last)])
     jobs = (entry(payload, QUEUE + queue) for payload in cast("list[bytes]", items(reply)))
-    return next((one for one in jobs if digest(one) == named), None)
+    return next((one for one in jobs if digest(one, secret) == named), None)
 
 
-def digest(one: Entry) -> str:
-    """Return the SHA-1 of a payload as stored, in hex digits."""
-    return hashlib.sha1(one.payload, usedforsecurity=False).hexdigest()
+def digest(one: Entry, secret: bytes = b"") -> str:
+    """Return a digest that names a payload as stored: 40 hex digits.
+
+    Args:
+        one: The entry.
+        secret: Key of the digests. Needed where a person sees the digest and not all of the
+            payload: without it, the hidden part is found by trying values.
+    """
+    return hmac.new(secret, one.payload, hashlib.sha256).hexdigest()[:40]

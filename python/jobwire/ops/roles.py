@@ -8,7 +8,16 @@ from typing import Literal, get_args
 
 from jobwire.errors import ConfigError, NotPermitted
 
-__all__ = ["LOWEST_ROLE", "ROLES", "Act", "Role", "check_role", "permits", "require"]
+__all__ = [
+    "LOWEST_ROLE",
+    "ROLES",
+    "Act",
+    "Role",
+    "check_role",
+    "permits",
+    "require",
+    "require_for_all",
+]
 
 Role = Literal["viewer", "operator", "admin"]
 """`viewer` reads, `operator` acts on jobs and queues, `admin` may also lose work."""
@@ -64,6 +73,11 @@ LOWEST_ROLE: Mapping[Act, Role] = MappingProxyType(
 )
 
 
+# Acts that may lose every job of a place, if no filter spares some: the dead set keeps a limited
+# number, so a kill removes the older ones for good.
+_EMPTYING: tuple[Act, ...] = ("delete", "kill")
+
+
 def check_role(role: str) -> Role:
     """Return a role, after a check of its name.
 
@@ -89,3 +103,15 @@ def require(role: Role, act: Act) -> None:
     """
     if not permits(role, act):
         raise NotPermitted(act, role, LOWEST_ROLE[act])
+
+
+def require_for_all(role: Role, act: Act) -> None:
+    """Check that a role allows an act on all entries of a place, without a filter.
+
+    Raises:
+        NotPermitted: The role does not allow it.
+    """
+    if act not in _EMPTYING:
+        require(role, act)
+    elif not permits(role, "clear"):
+        raise NotPermitted(f"{act} without a filter", role, LOWEST_ROLE["clear"])

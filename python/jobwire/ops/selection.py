@@ -32,19 +32,40 @@ class Selection:
         place: `schedule`, `retry`, `dead`, `unreadable` or `queue:<name>`.
         only: Conditions for an entry; all entries by default.
         group: Key of a `FailureGroup`, to select its entries only.
+        limit: Maximum number of entries: of a set, those with the lowest scores; of a queue, those
+            that were pushed last. All by default.
     """
 
     place: str
     only: Filter = field(default_factory=Filter)
     group: str | None = None
+    limit: int | None = None
 
     def __post_init__(self) -> None:
         check_place(self.place)
+        if self.limit is not None and self.limit < 1:
+            raise ConfigError(f"limit: {self.limit} is less than 1")
 
     @property
     def everything(self) -> bool:
         """True if it selects all entries of the place."""
-        return not self.only and self.group is None
+        return not self.only and self.group is None and self.limit is None
+
+    @property
+    def unfiltered(self) -> bool:
+        """True if no condition spares an entry by its form, as class `*` and age 0 do not.
+
+        Such a selection may be of everything, so it needs the role for everything.
+        """
+        only, own = self.only, self.place.removeprefix(QUEUE)
+        return not (
+            (only.class_name or "").strip("*")
+            or (only.queue not in (None, own) and (only.queue or "").strip("*"))
+            or (only.error or "").strip(" :")
+            or (only.text or "").strip(' {}":,')
+            or (only.older_than or 0) > 0
+            or any(value is not None for value in (only.jid, only.tag, self.group))
+        )
 
     def matches(self, one: Entry, *, now: float) -> bool:
         """Return True if an entry is selected, at epoch second `now`."""
@@ -64,6 +85,8 @@ class Selection:
                 parts.append(f"{condition.name}={'…' if condition.name == 'text' else value}")
         if self.group is not None:
             parts.append(f"group={self.group}")
+        if self.limit is not None:
+            parts.append(f"limit={self.limit}")
         return " ".join(parts)
 
 
@@ -76,17 +99,19 @@ class Preview:
         seen: Number of entries that were examined.
         matched: Number of these that the selection matches.
         sample: The first of the matching entries, up to ten.
+        limited: True if the limit of the selection is reached.
     """
 
     total: int
     seen: int
     matched: int
     sample: Sequence[Entry]
+    limited: bool = False
 
     @property
     def complete(self) -> bool:
-        """True if all entries were examined."""
-        return self.seen >= self.total
+        """True if the number is that of the change: no further entry has to be examined."""
+        return self.limited or self.seen >= self.total
 
 
 def check_place(place: str) -> str:
@@ -155,6 +180,8 @@ def preview(
                 matched += 1
                 if len(sample) < SAMPLE:
                     sample.append(one)
+                if matched == selection.limit:
+                    return Preview(total, seen, matched, sample, limited=True)
         if progress:
             progress(seen, limit)
         if selection.everything:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from contextvars import copy_context
 from typing import Any, TypeAlias
 
@@ -14,6 +15,7 @@ import msgspec
 
 from jobwire.application.app import App
 from jobwire.application.current import running
+from jobwire.application.delivery import Bridge
 from jobwire.application.iterabletype import IterableSpec
 from jobwire.application.jobtype import JobType
 from jobwire.protocol import times
@@ -72,7 +74,8 @@ class Jobs:
     def __init__(self, app: App) -> None:
         self.cancelled: list[str] = []
         self._app = app
-        self._loop = AsyncLoop()
+        self._bridge = app.transport.bridge
+        self._loop = AsyncLoop() if self._bridge is None else _BridgedLoop(self._bridge)
         self._lock = threading.Lock()
         self._waiting: list[EnqueuedJob] = []
         self._performed: list[EnqueuedJob] = []
@@ -275,31 +278,41 @@ class Jobs:
         return JobTable(self._app, loop, None, _StatelessIterations()).find(job)
 
     def _perform(self, enqueued: EnqueuedJob) -> None:
+        if _in_loop():
+            # The running loop waits for this job, so the job gets another loop and thread.
+            call: Callable[[], None] = lambda: asyncio.run(self._apart(enqueued))  # noqa: E731
+            if self._bridge is not None:
+                call = self._bridge.carry(call)
+            with ThreadPoolExecutor(1) as thread:
+                thread.submit(copy_context().run, call).result()
+            return
         job = _fetched(enqueued)
-        with ExitStack() as stack:
-            loop = self._loop
-            if _in_loop():
-                # The running loop may be our own, with a job in it that waits for this job: both
-                # would wait for ever. So this job gets a new loop.
-                loop = AsyncLoop()
-                stack.callback(loop.close, self._app.aclose)
-            compiled = self._compiled(job, loop)
-            stack.enter_context(running(job))
-            copy_context().run(
-                compiled.call, job
-            )  # so that the caller does not see the variables of the job
+        compiled = self._compiled(job, self._loop)
+        with running(job):  # in a copy, so that the caller does not see the variables of the job
+            copy_context().run(compiled.call, job)
         self._keep(job, compiled)
 
     async def _aperform(self, enqueued: EnqueuedJob) -> None:
         job = _fetched(enqueued)
-        compiled = self._compiled(job, _ThisLoop(asyncio.get_running_loop()))
+        bridge = self._bridge
+        loop = _ThisLoop(asyncio.get_running_loop()) if bridge is None else _BridgedLoop(bridge)
+        compiled = self._compiled(job, loop)
         with running(job):
             if compiled.native is not None:
                 task = asyncio.create_task(compiled.native(job))
-            else:
+            elif bridge is None:
                 task = asyncio.create_task(asyncio.to_thread(compiled.call, job))
+            else:
+                task = asyncio.create_task(bridge.to_async(compiled.call)(job))
         await task
         self._keep(job, compiled)
+
+    async def _apart(self, enqueued: EnqueuedJob) -> None:
+        """Run a job in a loop that ends with it."""
+        try:
+            await self._aperform(enqueued)
+        finally:
+            await self._app.aclose()
 
     def _keep(self, job: Job, compiled: CompiledJob) -> None:
         """Keep the result of a job that returned."""
@@ -436,6 +449,25 @@ class _StatelessIterations(Iterations):
         on_finish: object = None,
     ) -> None:
         await spec.here()(*(job.args if args is None else args))
+
+
+class _BridgedLoop(AsyncLoop):
+    """Runs async code by the bridge of a framework, in the running loop or in a new one."""
+
+    def __init__(self, bridge: Bridge) -> None:
+        super().__init__()
+        self._bridge = bridge
+
+    def run(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
+        async def whole() -> Any:
+            return await coroutine
+
+        return self._bridge.to_sync(whole)()
+
+    def run_around(
+        self, around: Callable[[Callable[[], Any]], Awaitable[Any]], inner: Callable[[], Any]
+    ) -> Any:
+        return self._bridge.to_sync(around)(self._bridge.to_async(inner))
 
 
 class _ThisLoop(AsyncLoop):

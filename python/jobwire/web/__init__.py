@@ -3,8 +3,12 @@
 `WebApp` is mounted into an application, or served alone by `jobwire web`. It needs `jobwire[web]`.
 """
 
-from jobwire.web.access import Authorize, Visitor
-from jobwire.web.app import WebApp
-from jobwire.web.redaction import Redact, hide_arguments
+try:
+    from jobwire.web.access import Authorize, Visitor
+    from jobwire.web.app import WebApp
+    from jobwire.web.redaction import Redact, hide_arguments
+except ModuleNotFoundError as error:
+    error.add_note("the web page needs: pip install 'jobwire[web]'")
+    raise
 
 __all__ = ["Authorize", "Redact", "Visitor", "WebApp", "hide_arguments"]

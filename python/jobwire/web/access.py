@@ -6,17 +6,23 @@ import base64
 import binascii
 import hashlib
 import hmac
+import time
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
+import anyio
 from starlette.requests import Request
 
 from jobwire.errors import ConfigError
 from jobwire.ops import Role
 from jobwire.ops.roles import check_role
+from jobwire.web.attempts import Attempts, address_of
+from jobwire.web.guard import session_of
 
 __all__ = ["Account", "Authorize", "Passwords", "Visitor", "read_accounts"]
 
+MOST_ENTERED = 1000  # sessions in memory
 CHALLENGE = {"WWW-Authenticate": 'Basic realm="jobwire", charset="UTF-8"'}
 
 
@@ -51,6 +57,9 @@ class Account:
 class Passwords:
     """Asks for a name and a password by HTTP's basic authentication.
 
+    After several wrong passwords from an address, each answer to this address waits for a moment,
+    without occupying a thread. A browser that has entered before does not wait.
+
     Args:
         accounts: Name to account. The account of the name `*` is for every other name, so one
             token serves a team and the journal still has the names.
@@ -58,21 +67,42 @@ class Passwords:
 
     def __init__(self, accounts: Mapping[str, Account]) -> None:
         self._accounts = dict(accounts)
+        self._attempts = Attempts()
+        # Digests of a session with the name and the password with which it entered.
+        self._entered: OrderedDict[bytes, None] = OrderedDict()
 
-    def __call__(self, request: Request) -> Visitor | None:
+    async def __call__(self, request: Request) -> Visitor | None:
         """Return the visitor that the header `Authorization` names, or None."""
-        scheme, _, value = request.headers.get("authorization", "").partition(" ")
-        match scheme.lower():
-            case "basic":
-                name, password = _basic(value)
-            case "bearer":
-                name, password = "token", value.strip()
-            case _:
+        name, password = _given(request.headers.get("authorization", ""))
+        if not name or not password:
+            return None
+        visitor = self._visitor(name, password)
+        session = session_of(request)
+        browser = _digest("\0".join((session, name, password)))
+        if visitor is not None and browser in self._entered:
+            return visitor
+        address = address_of(request.client.host if request.client else "")
+        if pause := self._attempts.pause(address, time.monotonic()):
+            if not self._attempts.wait(address):
+                request.state.too_many = True
                 return None
+            try:
+                await anyio.sleep(pause)
+            finally:
+                self._attempts.waited(address)
+        if visitor is None:
+            self._attempts.wrong(address, name, time.monotonic())
+        elif session:
+            self._entered[browser] = None
+            if len(self._entered) > MOST_ENTERED:
+                self._entered.popitem(last=False)
+        return visitor
+
+    def _visitor(self, name: str, password: str) -> Visitor | None:
         account = self._accounts.get(name) or self._accounts.get("*")
         # An unknown name takes as long as a wrong password.
         equal = hmac.compare_digest(_digest(account.password if account else ""), _digest(password))
-        if not equal or account is None or not password or name in ("", "*"):
+        if not equal or account is None or name == "*":
             return None
         return Visitor(name, account.role)
 
@@ -115,6 +145,18 @@ def _role(source: str, role: str) -> Role:
 def _digest(password: str) -> bytes:
     """Return bytes of equal length, so that a comparison does not tell the length."""
     return hashlib.sha256(password.encode("utf-8", "surrogateescape")).digest()
+
+
+def _given(header: str) -> tuple[str, str]:
+    """Return the name and the password of a header `Authorization`, or empty texts."""
+    scheme, _, value = header.partition(" ")
+    match scheme.lower():
+        case "basic":
+            return _basic(value)
+        case "bearer":
+            return "token", value.strip()
+        case _:
+            return "", ""
 
 
 def _basic(value: str) -> tuple[str, str]:

@@ -26,6 +26,7 @@ from jobwire.errors import ConfigError, JobwireError, NotPermitted, PayloadError
 from jobwire.ops import ROLES, Operations
 from jobwire.protocol.visible import visible
 from jobwire.web.access import CHALLENGE, Authorize, Passwords, Visitor
+from jobwire.web.attempts import LONGEST_S
 from jobwire.web.guard import Guard, with_headers
 from jobwire.web.live import Streams, UpdateResponse, stream
 from jobwire.web.redaction import Redact
@@ -189,6 +190,12 @@ class WebApp:
         return endpoint
 
     def _act(self, site: Site, act: Act) -> Callable[[Request], Any]:
+        def done(visit: Visit) -> Page | Redirect:
+            try:
+                return act.do(visit)
+            finally:
+                site.changed()
+
         async def endpoint(request: Request) -> Response:
             visit = await self._visit(site, request)
             if visit is None:
@@ -205,7 +212,7 @@ class WebApp:
                 problem = site.guard.problem(request, token, visit.visitor.person)
             if problem:
                 return self._trouble(visit, HTTPStatus.FORBIDDEN, "Refused", problem)
-            return await _in_thread(lambda: self._answer(visit, lambda: act.do(visit)))
+            return await _in_thread(lambda: self._answer(visit, lambda: done(visit)))
 
         return endpoint
 
@@ -287,6 +294,9 @@ class WebApp:
         return self._html(visit, visit.site.pages.page("trouble.html", values), status)
 
     def _refused(self, request: Request) -> Response:
+        if getattr(request.state, "too_many", False):
+            later = {"Retry-After": f"{LONGEST_S:.0f}"}
+            return Response("too many wrong passwords\n", 429, later, "text/plain")
         if isinstance(self._authorize, Passwords):
             return Response("a name and a password are needed\n", 401, CHALLENGE, "text/plain")
         return Response("you may not see this page\n", 403, media_type="text/plain")

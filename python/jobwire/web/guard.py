@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-__all__ = ["HEADERS", "Guard", "with_headers"]
+__all__ = ["HEADERS", "Guard", "session_of", "with_headers"]
 
 COOKIE = "jobwire_session"
 NOTICE = "jobwire_notice"
@@ -56,7 +56,7 @@ def with_headers(app: ASGIApp) -> ASGIApp:
 
 
 class Guard:
-    """Signs the tokens of forms and the notices after an act.
+    """Signs the tokens of forms, the notices after an act, and the names of jobs in addresses.
 
     A form carries a token that only this application can make from the visitor's cookie. Nothing
     is stored, so processes that share the secret can serve the same visitors.
@@ -67,11 +67,12 @@ class Guard:
 
     def __init__(self, secret: str | None = None) -> None:
         self._secret = (secret or secrets.token_hex(32)).encode()
+        # Keyed, because a visitor who may not see all of a payload sees its digest.
+        self.digest_key = self._sign("digest", "").encode()
 
     def session(self, request: Request) -> str:
         """Return the session of a visitor, a new one if there is none."""
-        session = request.cookies.get(COOKIE, "")
-        return session if SESSION.fullmatch(session) else secrets.token_hex(16)
+        return session_of(request) or secrets.token_hex(16)
 
     def token(self, session: str, person: str) -> str:
         """Return the token of the forms of a session, for one person.
@@ -95,13 +96,26 @@ class Guard:
                 f"the form comes from {origin}, and this page is {host}; if that is the same page"
                 " behind a proxy, let the proxy pass the header Host on"
             )
-        session = request.cookies.get(COOKIE, "")
-        if not SESSION.fullmatch(session) or not _equal(self.token(session, person), token):
+        session = session_of(request)
+        if not session or not _equal(self.token(session, person), token):
             return (
                 "the form has no valid token; load the page again (processes that serve the same"
                 " page need the same secret)"
             )
         return None
+
+    def signed_group(self, key: str) -> str:
+        """Return the name of a group of failures in addresses.
+
+        Its key is a digest of error messages. If it were accepted unsigned, a visitor could try
+        guesses of a hidden message, and see whether a group has them.
+        """
+        return f"{key}-{self._sign('group', key)[:32]}"
+
+    def group(self, signed: str) -> str | None:
+        """Return the key of a group from its name in an address, or None if it is not ours."""
+        key = signed.partition("-")[0]
+        return key if _equal(self.signed_group(key), signed) else None
 
     def keep_session(self, request: Request, response: Response, session: str) -> None:
         """Set the cookie of the session, unless the browser has it."""
@@ -141,6 +155,12 @@ class Guard:
             httponly=True,
             samesite="strict",
         )
+
+
+def session_of(request: Request) -> str:
+    """Return the session of a visitor, or ""."""
+    session = request.cookies.get(COOKIE, "")
+    return session if SESSION.fullmatch(session) else ""
 
 
 def _equal(one: str, other: str) -> bool:

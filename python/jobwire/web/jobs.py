@@ -27,7 +27,7 @@ class JobView:
         entry: The job; its values come from the fields that the visitor may see.
         key: Name of an entry of a set, such as `1795192067.25-b4a577edbccf1d805744efa9`; "" of
             other jobs.
-        digest: SHA-1 of the stored payload, by which an act finds the exact bytes.
+        digest: Keyed digest of the stored payload, by which an act finds the exact bytes.
         whole: True if nothing is hidden from this visitor.
     """
 
@@ -56,12 +56,12 @@ class JobView:
         return json.dumps(self.entry.fields, indent=2, ensure_ascii=False)[:MOST_VALUE]
 
 
-def job_view(entry: Entry, visitor: Visitor, redact: Redact | None) -> JobView:
+def job_view(entry: Entry, visitor: Visitor, redact: Redact | None, digest_key: bytes) -> JobView:
     """Return what a visitor sees of a job.
 
     Of a payload that cannot be read, a redaction leaves nothing.
     """
-    key, name = entry_key(entry), digest(entry)
+    key, name = entry_key(entry), digest(entry, digest_key)
     if redact is None:
         return JobView(entry, key, name, whole=True)
     shown: Mapping[str, Any] = {} if entry.fault else redact(visitor, entry.fields)

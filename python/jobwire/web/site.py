@@ -53,6 +53,7 @@ class _Shared:
 
     lock: threading.Lock = field(default_factory=threading.Lock)
     at: float = -float("inf")
+    began: float = -float("inf")
     value: Any = None
     error: Exception | None = None
 
@@ -98,12 +99,20 @@ class Site:
         self.pages = pages
         self.refresh = refresh
         self.clock = clock
-        self.changes = Changes()
+        self.changes = Changes(self.changed)
         self.sizes = Sizes()
+        self._changed_at = -float("inf")  # values read before are not shown any more
         # Guards the two below.
         self._lock = threading.Lock()
         self._shared: OrderedDict[str, _Shared] = OrderedDict()
         self._background: dict[str, _Background] = {}
+
+    def changed(self) -> None:
+        """Show no number that was read before now: an act has ended, and a person looks for it."""
+        self._changed_at = time.monotonic()
+        with self._lock:
+            for one in self._background.values():
+                one.next_at = -float("inf")
 
     def shared(self, name: str, read: Callable[[], T], *, fresh: float = FRESH_S) -> T:
         """Return what `read` returned at most `fresh` seconds ago; one thread reads for all.
@@ -120,7 +129,9 @@ class Site:
         with one.lock:
             if one.error is not None and one.at >= asked:
                 raise one.error.with_traceback(None)
-            if one.error is not None or time.monotonic() - one.at >= fresh:
+            old = one.began < self._changed_at or time.monotonic() - one.at >= fresh
+            if one.error is not None or old:
+                one.began = time.monotonic()
                 one.value = one.error = None
                 try:
                     one.value = read()

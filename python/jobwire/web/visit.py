@@ -10,10 +10,11 @@ from urllib.parse import parse_qsl, quote, unquote, unquote_to_bytes, urlencode
 from starlette.requests import Request
 
 from jobwire.errors import ConfigError
-from jobwire.inspect.entry import Entry
+from jobwire.inspect.entry import Entry, SetName
 from jobwire.ops import Act, Operations
 from jobwire.web.access import Visitor
 from jobwire.web.jobs import JobView, job_view
+from jobwire.web.wording import journal_target
 
 if TYPE_CHECKING:
     from jobwire.web.site import Site
@@ -185,7 +186,24 @@ class Visit:
 
     def job(self, entry: Entry) -> JobView:
         """Return what the visitor sees of a job."""
-        return job_view(entry, self.visitor, self.site.redact)
+        return job_view(entry, self.visitor, self.site.redact, self.site.guard.digest_key)
+
+    def entry_at(self, place: SetName, score: float, jid: str, digest: str) -> Entry | None:
+        """Return an entry of a set that a page or a form names; see `Operations.entry_at`."""
+        return self.operations.entry_at(place, score, jid, digest, self.site.guard.digest_key)
+
+    def job_near(self, queue: str, position: int, digest: str) -> Entry | None:
+        """Return a job of a queue that a page or a form names; see `Operations.job_near`."""
+        return self.operations.job_near(queue, position, digest, self.site.guard.digest_key)
+
+    def visible_fields(self, fields: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return those of the fields of a payload, or of values that belong to a job, to show."""
+        redact = self.site.redact
+        return fields if redact is None else redact(self.visitor, fields)
+
+    def target(self, target: str) -> str:
+        """Return the target of an entry of the journal as the visitor may see it."""
+        return journal_target(target, redacted=self.site.redact is not None)
 
     def shared(self, name: str, read: Callable[[], T]) -> T:
         """Return what a function read at most a second ago, for any visitor.

@@ -8,7 +8,14 @@ from jobwire.inspect.entry import QUEUE
 from jobwire.protocol.plural import counted
 from jobwire.protocol.visible import visible
 
-__all__ = ["ACT_WORDS", "LABELS", "job_count", "place_words", "selection_words"]
+__all__ = [
+    "ACT_WORDS",
+    "LABELS",
+    "job_count",
+    "journal_target",
+    "place_words",
+    "selection_words",
+]
 
 PLACES = {
     "schedule": "the scheduled jobs",
@@ -27,6 +34,7 @@ LABELS: Mapping[str, str] = {
     "text": "text of the payload",
     "older": "older than",
     "group": "group of failures",
+    "limit": "only the first",
 }
 
 # Act to its imperative, and its past participle.
@@ -50,13 +58,25 @@ def place_words(place: str) -> str:
 def selection_words(place: str, given: Mapping[str, str]) -> str:
     """Return a place with its filter in words, such as `the retries, class Mail*`.
 
-    The text of a payload that the filter looks for is left out, because it may be an argument.
+    The text of a payload that the filter looks for is left out, because it may be an argument; and
+    the name of a group of failures, because it is a digest of their message.
     """
     conditions = [
-        f"{LABELS[name]} {'…' if name == 'text' else visible(value)}"
+        f"{LABELS[name]} {'…' if name in ('text', 'group') else visible(value)}"
         for name, value in given.items()
     ]
     return ", ".join([place_words(place), *conditions])
+
+
+def journal_target(target: str, *, redacted: bool) -> str:
+    """Return the target of an entry of the journal, for visitors who may not see all of a job.
+
+    A filter by an error, or by a group of failures, tells what is in the message of the error.
+    """
+    for condition in ("error", "group") if redacted else ():
+        before, found, _ = target.partition(f" {condition}=")
+        target = before + (f"{found}…" if found else "")
+    return target
 
 
 def job_count(number: int) -> str:

@@ -64,6 +64,7 @@ def test_it_reports_every_run_and_leaves_nothing(server: Server) -> None:
     nothing_is_left(client)
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("moment", ["jobs are enqueued", "a worker runs"])
 def test_an_interrupted_one_leaves_nothing(
@@ -96,6 +97,7 @@ def test_an_interrupted_one_leaves_nothing(
     nothing_is_left(client)
 
 
+@pytest.mark.matrix
 def test_who_cannot_wait_interrupts_in_vain(server: Server) -> None:
     """One Ctrl-C after the other does not prevent the cleanup."""
     client = server.client()
@@ -121,6 +123,7 @@ def test_who_cannot_wait_interrupts_in_vain(server: Server) -> None:
     nothing_is_left(client)
 
 
+@pytest.mark.matrix
 def test_workers_end_with_a_bench_that_is_killed(server: Server) -> None:
     """A killed bench cannot remove its keys, but its workers stop adding to them."""
     client = server.client()
@@ -158,6 +161,7 @@ def test_who_may_not_remove_keys_may_not_begin(server: Server) -> None:
     assert client.dbsize() == 0
 
 
+@pytest.mark.matrix
 def test_what_a_lost_server_keeps_is_said(server: Server) -> None:
     """The keys may exist again when the server is back; workers end."""
     client = server.client()

@@ -196,7 +196,12 @@ def test_wrong_usage(server: Server, words: list[str]) -> None:
 
 def test_a_dry_run_is_for_many(server: Server, client: Any) -> None:
     ended = inspect(server, "delete", "r1", "--dry-run", status=2)
-    assert "--dry-run is for --all or a filter" in ended.stderr
+    assert "--dry-run is for --all, --limit or a filter" in ended.stderr
+    for words in (["r1", "--limit", "2"], ["r1", "--all"]):
+        ended = inspect(server, "delete", *words, "--yes", status=2)
+        assert "and not both" in ended.stderr
+    assert "2 of the 30 jobs" in inspect(server, "retry", "--limit", "2", "--dry-run").stdout
+    assert inspect(server, "retry", "--limit", "2", "--yes").stdout == "enqueued 2\n"
 
 
 @pytest.mark.parametrize("command", ["doctor", "explain x", "groups", "journal", "undo x"])

@@ -54,7 +54,8 @@ class Dev:
         self._reaper = reaper
         self._directory = directory
         self._log = directory / "dev.log"
-        page = [] if "--web" in arguments else ["--no-web"]  # a process more
+        # The page is a process more.
+        page = [] if "--web" in arguments or "PYTHONPATH" in env else ["--no-web"]
         with self._log.open("ab") as log:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "jobwire", "dev", "jobs:app", *page, *arguments],
@@ -231,16 +232,18 @@ def test_without_reload_a_change_does_nothing(dev: Callable[..., Dev], tmp_path:
     assert running.ran("one") == "VERSION"
 
 
-def test_without_watchfiles_it_says_so(dev: Callable[..., Dev], tmp_path: Path) -> None:
+def test_it_says_which_packages_are_missing(dev: Callable[..., Dev], tmp_path: Path) -> None:
     hidden = tmp_path / "hidden"
     hidden.mkdir()
     (hidden / "sitecustomize.py").write_text(
         "import importlib.util as util\nold = util.find_spec\n"
-        "util.find_spec = lambda name, *a: None if name == 'watchfiles' else old(name, *a)\n"
+        "HIDDEN = ['watchfiles', 'jinja2', 'uvicorn']\n"
+        "util.find_spec = lambda name, *a: None if name in HIDDEN else old(name, *a)\n"
     )
     path = f"{environment()['PYTHONPATH']}{os.pathsep}{hidden}"
     running = dev(PYTHONPATH=path)
     running.wait_logged("watchfiles is missing; pip install 'jobwire[dev]'")
+    running.wait_logged("no page of queues and jobs: needs jinja2, uvicorn: pip install 'jobwire[w")
     running.wait_logged(", process ")
     assert running.ran("one") == "VERSION"
 

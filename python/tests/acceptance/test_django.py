@@ -13,6 +13,7 @@ import pytest
 
 from harness.servers import Reaper, Server, wait_until
 from jobwire import Client
+from tests import postgres
 from tests.workers import environment
 
 
@@ -40,15 +41,28 @@ def manage(directory: Path, *words: str, **variables: str) -> subprocess.Complet
 @pytest.mark.parametrize(
     "case",
     [
-        *("tests.CommitTest", "tests.CaptureTest", "tests.WorkerTest", "tests.ProjectTest"),
-        "tests_tasks.TasksTest",
+        *("tests.CommitTest", "tests.CaptureTest", "tests.WorkerTest", "tests.PageTest"),
+        *("tests.ProjectTest", "tests_tasks.TasksTest"),
     ],
 )
 def test_the_project_passes_its_own_tests(tmp_path: Path, case: str) -> None:
-    done = manage(tmp_path, "test", f"tests.django_site.orders.{case}")
+    assert_passes(tmp_path, case)
+
+
+@pytest.mark.matrix
+@pytest.mark.skipif(postgres.missing() is not None, reason=str(postgres.missing()))
+def test_the_project_passes_its_own_tests_on_postgresql(tmp_path: Path, reaper: Reaper) -> None:
+    """Also: no connection stays open, because PostgreSQL would not delete the database then."""
+    with postgres.running(reaper, ["first", "second"]) as started:
+        assert_passes(tmp_path, "tests", POSTGRES_SOCKET=str(started.socket))
+
+
+def assert_passes(directory: Path, case: str, **variables: str) -> None:
+    done = manage(directory, "test", f"tests.django_site.orders.{case}", **variables)
     assert done.returncode == 0, done.stderr
     assert "\nOK" in done.stderr
     assert "Ran 0 tests" not in done.stderr
+    assert "RuntimeWarning" not in done.stderr  # of a database that others still use
 
 
 def test_manage_py_runs_a_worker_and_inspects_it(

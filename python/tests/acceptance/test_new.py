@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 
 import pytest
@@ -12,36 +14,59 @@ import pytest
 from tests.workers import environment, jobwire
 
 
-def test_a_new_application_passes_its_own_test(tmp_path: Path) -> None:
-    made = jobwire("new", "my-jobs", cwd=tmp_path)
-    assert made.returncode == 0, made.stderr
-    assert "jobwire enqueue greet Ada" in made.stdout
-    directory = tmp_path / "my-jobs"
-    tested = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "pytest",
-            "-q",
-            "-p",
-            "jobwire.pytest_plugin",
-            "-p",
-            "no:cacheprovider",
-        ],
+@pytest.fixture
+def made(tmp_path: Path) -> Path:
+    """The directory of a new application."""
+    done = jobwire("new", "my-jobs", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "jobwire enqueue greet Ada" in done.stdout
+    return tmp_path / "my-jobs"
+
+
+def run(directory: Path, *words: str) -> str:
+    done = subprocess.run(
+        words,
         cwd=directory,
         env=environment(PYTEST_DISABLE_PLUGIN_AUTOLOAD="1"),
         capture_output=True,
         text=True,
         check=False,
     )
-    assert "1 passed" in tested.stdout, tested.stdout + tested.stderr
-    shown = jobwire("config", cwd=directory)
-    assert "default,1 mail,1" in shown.stdout, shown.stdout + shown.stderr
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_a_new_application_can_be_installed_and_passes_its_own_test(
+    made: Path, tmp_path: Path
+) -> None:
+    run(tmp_path, sys.executable, "-m", "venv", "--without-pip", "venv")
+    python = str(tmp_path / "venv" / "bin" / "python")
+    where = "import sysconfig; print(sysconfig.get_path('purelib'))"
+    site = run(tmp_path, python, "-c", where).strip()
+    (Path(site) / "dependencies.pth").write_text(sysconfig.get_path("purelib"))
+    # Without isolation, with the backend that is installed here: needs no network.
+    offline = ["--no-deps", "--no-index", "--no-build-isolation", "--quiet"]
+    run(made, sys.executable, "-m", "pip", "--python", python, "install", *offline, ".")
+    told = "import importlib.metadata as m, jobs; print(jobs.__file__, *m.requires('my-jobs'))"
+    shown = run(tmp_path, python, "-c", told)
+    assert shown.startswith(site)
+    assert 'pytest; extra == "dev"' in shown.replace("'", '"')
+    plugin = ["-p", "jobwire.pytest_plugin", "-p", "no:cacheprovider"]
+    assert "1 passed" in run(made, python, "-m", "pytest", "-q", *plugin)
+    assert "default,1 mail,1" in run(made, python, "-m", "jobwire", "config")
+
+
+@pytest.mark.matrix
+def test_a_new_application_is_typed(made: Path) -> None:
+    run(made, sys.executable, "-m", "mypy", "--strict", f"--cache-dir={os.devnull}", ".")
 
 
 @pytest.mark.parametrize(
     ("name", "says"),
-    [("there", "exists; choose another name"), ("a b", "is not a name"), ("..", "not a name")],
+    [
+        ("there", "exists; choose another name"),
+        *((name, "is not a name") for name in ("a b", "..", "a-", "_a", "jobwire", "é")),
+    ],
 )
 def test_a_name_that_cannot_be_used_is_refused(tmp_path: Path, name: str, says: str) -> None:
     (tmp_path / "there").mkdir()

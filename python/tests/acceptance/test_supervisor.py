@@ -327,10 +327,10 @@ def test_a_single_process_that_grows_ends(
 
 def test_a_process_that_hangs_is_replaced(server: Server, fleet: Fleet) -> None:
     """WATCHDOG_USEC: systemd would watch only the parent."""
-    start(fleet, server, "--processes", "2", WATCHDOG_USEC="3000000", JOBWIRE_READY_FILE="ready")
+    start(fleet, server, "--processes", "2", WATCHDOG_USEC="10000000", JOBWIRE_READY_FILE="ready")
     first, second = fleet.ready(2)
     os.kill(first, signal.SIGSTOP)
-    fleet.wait_logged("sent no message for 3 s; killing it")
+    fleet.wait_logged("sent no message for 10 s; killing it")
     wait_until(lambda: len(fleet.booted()) == 3, 60)
     assert gone(first)
     assert not gone(second)
@@ -426,7 +426,7 @@ def test_systemd_hears_it_all(
     start(
         *(fleet, server, "--processes", processes, "-c", "1"),
         NOTIFY_SOCKET=systemd.address,
-        WATCHDOG_USEC="2000000",
+        WATCHDOG_USEC="10000000",
         JOBWIRE_READY_FILE="ready",
     )
     wait_until(lambda: systemd.heard("READY=1"), 60)

@@ -15,6 +15,7 @@ from pathlib import Path
 from jobwire_conformance.cases.case import Case
 from jobwire_conformance.data import complete
 from jobwire_conformance.run.verdicts import CaseVerdict
+from tests import forking
 
 __all__ = ["DRIVERS", "GOOD", "ROOT", "WORKERS", "Marked", "Quiet", "Said", "adapter", "run"]
 
@@ -58,6 +59,10 @@ def start(
 
 def run(*arguments: str | Path, cwd: Path = ROOT, env: Mapping[str, str] | None = None) -> Said:
     """Run `jobwire conform` to its end."""
+    if env is None:
+        words = ["conform", *map(str, arguments)]
+        ended = forking.run(*words, cwd=cwd, environment=_environment(), timeout=180)
+        return Said(ended.returncode, ended.stdout, ended.stderr)
     process = start(*arguments, cwd=cwd, env=env)
     try:
         out, err = process.communicate(timeout=180)

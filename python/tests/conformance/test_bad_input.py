@@ -490,7 +490,10 @@ def test_a_mistake_in_the_deviations(text: str, status: int, says: str, tmp_path
     assert says in said.out + said.err
 
 
-@pytest.mark.parametrize("only", [("--case", "bulk-scheduled"), ("client/scheduled",)])
+@pytest.mark.parametrize(
+    "only",
+    [("--case", "bulk-scheduled"), pytest.param(("client/scheduled",), marks=pytest.mark.matrix)],
+)
 def test_a_deviation_is_not_stale_before_all_that_it_is_about_has_run(
     only: Sequence[str], tmp_path: Path
 ) -> None:

@@ -65,20 +65,23 @@ def test_each_case_and_mutant_is_in_the_folder_of_its_area() -> None:
         # Cases of namespaces are named after their subject: they look at all keys of a program.
         area = NAMESPACED.get(path.stem) or area_of[path.stem.partition("-")[0]]
         assert path.parent == data.cases_directory() / area, path
-    for path in data.named_files(data.mutants_directory()):
-        area = area_of[mutants.load_file(path).cases[0].partition("-")[0]]
-        assert path.parent == data.mutants_directory() / area, path
+    for path in data.mutants_directory().glob("*.json"):
+        for mutant in mutants.load_file(path):
+            assert area_of[mutant.cases[0].partition("-")[0]] == path.stem, mutant.name
 
 
 def test_a_name_is_unique_in_all_areas(tmp_path: Path) -> None:
     for area in ("client", "worker"):
         (tmp_path / area).mkdir()
         (tmp_path / area / "same.json").write_text("{}")
-    for load in (cases.load, mutants.load):
-        with pytest.raises(
-            SuiteFault, match=r"same\.json have the same name; rename the newer one"
-        ):
-            load(tmp_path)
+        mutant = {"mutant": "same", "kills": ["PUSH-1"], "cases": ["push-head"], "signals": {}}
+        (tmp_path / f"{area}.json").write_text(json.dumps([mutant]))
+    with pytest.raises(SuiteFault, match="two mutants have the name same; rename the newer one"):
+        mutants.load(tmp_path)
+    for area in ("client", "worker"):
+        (tmp_path / f"{area}.json").unlink()
+    with pytest.raises(SuiteFault, match=r"same\.json have the same name; rename the newer one"):
+        cases.load(tmp_path)
 
 
 def sample() -> Iterator[Mutant]:
@@ -95,8 +98,8 @@ def sample() -> Iterator[Mutant]:
 
 
 def _ways(mutant: Mutant) -> Iterator[str]:
-    (path,) = data.mutants_directory().rglob(f"{mutant.name}.json")
-    raw = json.loads(path.read_bytes())
+    files = data.mutants_directory().glob("*.json")
+    (raw,) = (r for f in files for r in json.loads(f.read_bytes()) if r["mutant"] == mutant.name)
     yield from raw.keys() & {"reply", "answer", "environment", "signals", "also", "generation"}
     yield from raw.get("rewrite", {})
 
@@ -144,18 +147,16 @@ def test_a_mistake_that_no_check_notices_survives(tmp_path: Path) -> None:
     path = tmp_path / "harmless.json"
     about = {"mutant": "harmless", "kills": ["PUSH-1"], "cases": ["push-head"]}
     match = {"cmd": "SADD", "key": "queues"}
-    path.write_text(json.dumps({**about, "match": match, "rewrite": {"cmd": "sadd"}}))
-    table = killed([mutants.load_file(path)], 1)
+    path.write_text(json.dumps([{**about, "match": match, "rewrite": {"cmd": "sadd"}}]))
+    table = killed(mutants.load_file(path), 1)
     assert table["mutants"] == [
         {"mutant": "harmless", "requirement": "PUSH-1", "fate": "survived", "by": []}
     ]
     assert "0 of 1 mutants are killed" in closing(table)
     assert "- `harmless` for PUSH-1: survived" in markdown(table)
     match = {"cmd": "ZADD", "key": "schedule"}
-    path.write_text(json.dumps({**about, "match": match, "rewrite": {"cmd": "PING"}}))
-    assert [each["fate"] for each in killed([mutants.load_file(path)], 1)["mutants"]] == [
-        "untouched"
-    ]
+    path.write_text(json.dumps([{**about, "match": match, "rewrite": {"cmd": "PING"}}]))
+    assert [each["fate"] for each in killed(mutants.load_file(path), 1)["mutants"]] == ["untouched"]
 
 
 def test_the_mutants_name_cases_that_are_there() -> None:
@@ -173,7 +174,6 @@ def test_every_obligation_that_can_be_seen_has_a_mutant() -> None:
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"mutant": "other"}, "must be in other.json"),
         ({"kills": [NOBODY]}, f"SPEC.md has no requirement {NOBODY}"),
         ({"kills": []}, "kills"),
         ({"rewrit": {}}, "rewrit"),
@@ -192,9 +192,9 @@ def test_a_mistake_in_a_mutant_is_named(
     path = tmp_path / "planted.json"
     good: dict[str, object] = {"mutant": "planted", "kills": ["PUSH-1"], "cases": ["push-head"]}
     good |= {"match": {"cmd": "LPUSH"}, "rewrite": {"cmd": "RPUSH"}}
-    path.write_text(json.dumps(good))
-    assert mutants.load_file(path).kills == ("PUSH-1",)
-    path.write_text(json.dumps({**good, **change}))
+    path.write_text(json.dumps([good]))
+    assert [mutant.kills for mutant in mutants.load_file(path)] == [("PUSH-1",)]
+    path.write_text(json.dumps([{**good, **change}]))
     with pytest.raises(SuiteFault, match=says.replace("(", r"\(")):
         mutants.load_file(path)
 

@@ -60,7 +60,7 @@ def test_a_round_has_one_variant_of_an_aspect() -> None:
     assert sorted(v.name for group in ROUNDS for v in group) == sorted(v.name for v in ALL)
 
 
-@pytest.mark.process
+@pytest.mark.matrix
 def test_every_pattern_fits_a_case() -> None:
     """A case that is renamed must not drop out unnoticed."""
     for variant in ALL:

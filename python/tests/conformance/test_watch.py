@@ -140,7 +140,7 @@ def violations(results: dict[str, Any]) -> dict[str, Any]:
 # -- our own
 
 
-@pytest.mark.parametrize("fetch", ["reliable", "basic"])
+@pytest.mark.parametrize("fetch", ["reliable", pytest.param("basic", marks=pytest.mark.matrix)])
 def test_our_client_and_worker_break_nothing(fetch: str, server: Server, tmp_path: Path) -> None:
     """Push, retry, death, promotion, a hard stop, a clean end. [PUSH-2] [RETRY-2] [DEAD-3]"""
     (tmp_path / "shop.py").write_text(APP)

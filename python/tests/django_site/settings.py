@@ -22,6 +22,7 @@ def database(name: str) -> dict[str, Any]:
             "USER": "postgres",
             "NAME": f"test_{name}" if IN_TEST else name,
             "CONN_MAX_AGE": None,
+            "ATOMIC_REQUESTS": name == "first",
             "CONN_HEALTH_CHECKS": True,
         }
     path = os.path.join(DIRECTORY, f"{name}.sqlite3")
@@ -30,6 +31,7 @@ def database(name: str) -> dict[str, Any]:
         "NAME": f"{path}.test" if IN_TEST else path,
         "TEST": {"NAME": f"{path}.test"},
         "OPTIONS": {"timeout": 30},
+        "ATOMIC_REQUESTS": name == "first",
     }
 
 
@@ -50,7 +52,9 @@ INSTALLED_APPS = [
 if os.environ.get("OUTBOX"):
     INSTALLED_APPS.append("jobwire.django.outbox")
 MIDDLEWARE = [
+    "django.middleware.common.CommonMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
 ]

@@ -1,8 +1,11 @@
-"""Addresses: the admin."""
+"""Addresses: the admin, and the page of jobs."""
 
 from __future__ import annotations
 
 from django.contrib import admin
-from django.urls import path
+from django.urls import include, path
 
-urlpatterns = [path("admin/", admin.site.urls)]
+urlpatterns = [
+    path("admin/", admin.site.urls),
+    path("jobs/", include("jobwire.django.urls")),
+]

@@ -159,7 +159,7 @@ class TlsProxy:
 
     async def _serve(self, ready: threading.Event) -> None:
         listener = await asyncio.start_server(
-            self._accept, "127.0.0.1", 0, ssl=self._context, ssl_handshake_timeout=5
+            self._accept, "127.0.0.1", 0, ssl=self._context, ssl_handshake_timeout=60
         )
         self.port: int = listener.sockets[0].getsockname()[1]
         ready.set()

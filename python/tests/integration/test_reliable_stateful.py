@@ -298,7 +298,6 @@ def test_no_job_is_lost_whatever_happens(server: Server, shell: SyncRedis) -> No
     run_state_machine_as_test(
         make,
         settings=settings(
-            max_examples=60,
             stateful_step_count=40,
             deadline=None,
             suppress_health_check=list(HealthCheck),

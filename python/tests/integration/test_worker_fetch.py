@@ -356,6 +356,7 @@ def test_what_was_asked_for_ahead_goes_back_too(server: Server) -> None:
         assert [json.loads(text)["args"] for text in queue(server)] == [
             [number] for number in reversed(range(400))
         ]
+        fetcher._prefetch._stale = math.inf
         gate.open.set()
         wait_until(lambda: len(done) == 460)
     assert done == [*range(60), *range(400)]

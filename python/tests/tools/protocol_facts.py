@@ -92,11 +92,11 @@ class Facts:
     @cached_property
     def places(self) -> Mapping[str, str]:
         """The file of each case and mutant in the checkout: `case NAME` or `mutant NAME`."""
-        return {
-            f"{kind} {path.stem}": path.relative_to(ROOT).as_posix()
-            for kind, folder in (("case", "cases"), ("mutant", "mutants"))
-            for path in sorted((ROOT / "conformance" / folder).rglob("*.json"))
-        }
+        suite = ROOT / "conformance"
+        found = {f"case {path.stem}": path for path in (suite / "cases").rglob("*.json")}
+        for path in (suite / "mutants").glob("*.json"):
+            found |= {f"mutant {raw['mutant']}": path for raw in json.loads(path.read_bytes())}
+        return {name: path.relative_to(ROOT).as_posix() for name, path in found.items()}
 
     def cases(self, requirement: Requirement) -> list[tuple[str, str]]:
         """Return name and title of the cases that check a requirement."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import builtins
 import configparser
+import importlib.util
 import json
 import re
 import shlex
@@ -20,6 +21,7 @@ import pytest
 import yaml
 
 import jobwire
+from jobwire import ConfigError, testing
 from jobwire.cli import cli
 from tests.rows import over
 from tests.tools.links import broken, tracked
@@ -87,6 +89,65 @@ def unanswered(traps: list[list[str]], known: frozenset[str]) -> list[str]:
         if not set(cited.split(", ")) <= known or (note and NOTE.fullmatch(note) is None):
             wrong.append(row[0])
     return wrong
+
+
+# -- docs/how-to/migrate.md
+
+
+def promises() -> list[tuple[str, str]]:
+    """Return the two cells of each row: the name in the other system, and the answer of jobwire."""
+    return [(row[0], row[1]) for row in rows(read(DOCS / "how-to" / "migrate.md"), 2)]
+
+
+@over(("theirs", "answer"), promises())
+def test_migrating_promises_what_exists(theirs: str, answer: str) -> None:
+    """Each code in an answer is a command that parses, or an expression that can be evaluated."""
+    missing = read(DOCS / "explanation" / "missing.md")
+    absent = re.findall(r"\*\*.+?\*\*", answer)
+    assert bool(absent) == ("missing.md" in answer)
+    assert [each for each in absent if each not in missing] == []
+    codes = re.findall(r"`([^`]+)`", answer)
+    assert codes or "missing.md" in answer or theirs.startswith(WITHOUT_CODE)
+    for code in codes:
+        if code.startswith(("jobwire ", "--")):
+            check_command(shlex.split(code if code[0] == "j" else f"jobwire worker {code}"))
+        else:
+            evaluate(code)
+
+
+WITHOUT_CODE = (
+    "arguments are pickled",
+    "`acks_late=True`",
+    "`autoretry_for`",
+    "a process for each",
+)
+
+
+def evaluate(code: str) -> None:
+    """Evaluate code of a table, with an application whose jobs are collected."""
+    app = jobwire.App("redis://127.0.0.1:1")
+    add = app.job(name="add")(lambda one=0, two=0: None)
+    values = {"app": app, "add": add, "count": add, "App": jobwire.App, "jobwire": jobwire}
+    values |= {"when": 2e9, "Snooze": jobwire.Snooze}
+    with testing.fake(app) as jobs:
+        values["current_job"] = lambda: jobs.enqueued()[0]
+        jid = add.enqueue()
+        if re.fullmatch(r"\w+=\w+(, \w+=\w+)*", code):  # options of a job
+            eval(f"app.job(name='new', {code})(lambda: None)", values)
+        elif code in ("retry_in", "enqueue", "enqueue_at", "enqueue_in"):
+            assert hasattr(add, code)
+        elif code == "jobwire.django":
+            assert importlib.util.find_spec(code) is not None
+        elif code != "jobs.py":
+            eval(re.sub(r"^(@|raise |app = )", "", code), values | {"jid": jid})
+
+
+@pytest.mark.parametrize(
+    "code", ["@app.nope", "retyr=5", "add.nope(1)", "raise Nope(1)", "testing.nope"]
+)
+def test_a_promise_that_is_not_kept_is_found(code: str) -> None:
+    with pytest.raises((AttributeError, NameError, ConfigError)):
+        evaluate(code)
 
 
 # -- docs/reference/faq.md

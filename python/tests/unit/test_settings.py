@@ -214,7 +214,7 @@ def test_rubys_file_is_used_only_if_named(loaded: Resolve) -> None:
     assert loaded(file="config/sidekiq.yml")["concurrency"] == 3
 
 
-DEEP = "[" * 3000 + "]" * 3000
+DEEP = "[" * 1500 + "]" * 1500
 BOMB = "a0: &a0 [1]\n" + "".join(
     f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 30)
 )

@@ -155,7 +155,7 @@ def test_every_requirement_has_a_page_with_all_that_is_known(facts: Facts) -> No
         "(../specification/index.md#retry-4)",
         "(matrix.md#retry-4)",
         "(../conformance/cases/retry/retry-first.json.md)",
-        "(../conformance/mutants/retry/retry-at-once.json.md)",
+        "(../conformance/mutants/retry.json.md)",
         "; sidekiq 8.1.7; ",
         "generation 7.3 | ≠ does not hold | this version adds failed jobs to <code>goretry</code>",
         "(../fixtures/vectors/retry-delays.json.md)",
@@ -173,7 +173,7 @@ def test_every_requirement_has_a_page_with_all_that_is_known(facts: Facts) -> No
     )
 
 
-@pytest.mark.process
+@pytest.mark.full
 def test_the_index_has_a_row_and_the_matrix_a_line_for_each_requirement(facts: Facts) -> None:
     index = protocol_pages.index_page(facts, with_pdf=True)
     matrix = protocol_pages.matrix_page(facts)

@@ -58,6 +58,9 @@ def _bulk(action: Action, *, source: str, doc: str, done: str) -> click.Command:
     @click.option("--all", "every", is_flag=True, help="All jobs of the place.")
     @filter_options
     @click.option("--group", metavar="KEY", help="Only of this group of 'jobwire groups'.")
+    @click.option(
+        "-n", "--limit", type=click.IntRange(min=1), help="At most this many: the first that match."
+    )
     @click.option("--dry-run", is_flag=True, help="Show the number and some jobs; change nothing.")
     @yes_option
     @change_options
@@ -66,6 +69,7 @@ def _bulk(action: Action, *, source: str, doc: str, done: str) -> click.Command:
         place: str | None,
         every: bool,
         group: str | None,
+        limit: int | None,
         dry_run: bool,
         yes: bool,
         **given: Any,
@@ -75,14 +79,18 @@ def _bulk(action: Action, *, source: str, doc: str, done: str) -> click.Command:
         place = SETS[source] if place is None else place
         if place.startswith("queue:") and action != "delete":
             raise click.UsageError(f"{action} is for sets; jobs in {place} run anyway")
-        if bool(jids) + (every or bool(only) or group is not None) != 1:
-            raise click.UsageError("give ids of jobs, or --all, or a filter like --class")
+        many = every or bool(only) or group is not None or limit is not None
+        if bool(jids) + many != 1:
+            given_both = " and not both" if jids else ""
+            raise click.UsageError(
+                f"give ids of jobs, or --all, --limit, or a filter like --class{given_both}"
+            )
         if jids and dry_run:
-            raise click.UsageError("--dry-run is for --all or a filter")
+            raise click.UsageError("--dry-run is for --all, --limit or a filter")
         with operating(given["url"], given["namespace"]) as operations:
             if jids:
                 return _change_each(operations, action, [place, *others], jids, done)
-            chosen = Selection(place=place, only=only, group=group)
+            chosen = Selection(place=place, only=only, group=group, limit=limit)
             if dry_run:
                 return _show_preview(operations, chosen)
             return _change_all(operations, action, chosen, yes, done)
@@ -104,7 +112,12 @@ _BULK_COMMANDS = [
         doc="Push jobs to their queues now; the attempt counts as a retry.",
     ),
     _bulk("kill", source="retries", done="killed", doc="Move jobs to the dead set."),
-    _bulk("delete", source="retries", done="deleted", doc="Delete jobs permanently."),
+    _bulk(
+        "delete",
+        source="retries",
+        done="deleted",
+        doc="Delete jobs; 'jobwire undo' can put them back.",
+    ),
 ]
 
 

@@ -20,7 +20,7 @@ def start(visit: Visit) -> Redirect:
     if visit.field("act") == "clear":
         return _clear(visit, place)
     values = {**visit.query, **dict(visit.form)}
-    chosen = selection_of(values, place, redacted=visit.site.redact is not None)
+    chosen = selection_of(visit, values, place)
     act = check_act(visit.field("act"), place)
     states = visit.operations.bulk(act, chosen)
     # The first state needs no Redis. From here on, closing the generator writes the end.

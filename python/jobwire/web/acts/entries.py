@@ -99,11 +99,11 @@ def _find(visit: Visit, place: str, name: str) -> Entry | None:
             position = int(key)
         except ValueError:
             raise ConfigError(f"entry: {name!r} names no job of a queue") from None
-        return visit.operations.job_near(place.removeprefix(QUEUE), position, digest)
+        return visit.job_near(place.removeprefix(QUEUE), position, digest)
     parts = split_key(key)
     if parts is None or place not in SETS:
         raise ConfigError(f"entry: {name!r} names no entry of {place!r}")
-    return visit.operations.entry_at(cast("SetName", place), *parts, digest)
+    return visit.entry_at(cast("SetName", place), *parts, digest)
 
 
 def _told(done: int, words: str, gone: int, problems: list[str]) -> str:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from typing import Literal
 
 from jobwire.errors import ConfigError
 from jobwire.inspect.entry import QUEUE
-from jobwire.ops import Act, Preview
+from jobwire.ops import Act, BulkAct, Preview
 from jobwire.ops.bulk import check_act
 from jobwire.ops.roles import require
 from jobwire.ops.selection import check_place
 from jobwire.protocol.dead_set import MAX_JOBS
-from jobwire.web.selecting import parameters, selection_of
+from jobwire.web.selecting import CONDITIONS, parameters, selection_of
 from jobwire.web.visit import Page, Visit
 from jobwire.web.wording import ACT_WORDS, LABELS, job_count, place_words
 
@@ -56,12 +57,15 @@ CONSEQUENCES: Mapping[str, Sequence[str]] = {
 def show(visit: Visit) -> Page:
     """Show what a change would do. It needs the role of the change, because it counts jobs."""
     place, act = check_place(visit.asked("place")), _act(visit)
-    require(visit.operations.role, act)
     values = visit.query
     given = parameters(values)
     if act == "clear" and given:
         raise ConfigError(f"clear: it deletes all of {place_words(place)}; leave the filter out")
-    chosen = selection_of(values, place, redacted=visit.site.redact is not None)
+    chosen = selection_of(visit, values, place)
+    if act == "clear":
+        require(visit.operations.role, act)
+    else:
+        visit.operations.require_bulk(act, chosen)
     began = time.monotonic()
     preview = visit.operations.preview(
         chosen, examine=MOST, enough=lambda: time.monotonic() - began > TIME_S
@@ -74,7 +78,10 @@ def show(visit: Visit) -> Page:
             "act": act,
             "place": place,
             "place_words": place_words(place),
-            "conditions": [(LABELS[name], value) for name, value in given.items()],
+            "conditions": [
+                (LABELS[name], value.partition("-")[0] if name == "group" else value)
+                for name, value in given.items()
+            ],
             "preview": preview,
             "everything": chosen.everything,
             "count": _count(preview),
@@ -82,6 +89,7 @@ def show(visit: Visit) -> Page:
             "consequences": CONSEQUENCES[act],
             "sample": [visit.job(entry) for entry in preview.sample],
             "target": visit.path("acts", "bulk", place=place, act=act, **given),
+            "given": {"place": place, "act": act, **given},
             "cancel": _cancel(visit, place, given),
             # Many steps of 500 jobs, or one: people who may clear can choose.
             "clear": chosen.everything and act == "delete" and visit.may("clear"),
@@ -89,7 +97,7 @@ def show(visit: Visit) -> Page:
     )
 
 
-def _act(visit: Visit) -> Act:
+def _act(visit: Visit) -> BulkAct | Literal["clear"]:
     asked, place = visit.asked("act"), visit.asked("place")
     return "clear" if asked == "clear" else check_act(asked, place)
 
@@ -113,6 +121,7 @@ def _button(act: Act, preview: Preview) -> str:
 
 
 def _cancel(visit: Visit, place: str, given: Mapping[str, str]) -> str:
+    given = {name: value for name, value in given.items() if name in CONDITIONS}
     if place.startswith(QUEUE):
         return visit.path("queues", place.removeprefix(QUEUE))
     return visit.path(PAGES_OF_SETS[place], **given)

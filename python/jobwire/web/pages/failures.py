@@ -24,7 +24,7 @@ def show(visit: Visit) -> Page:
         "failures.html",
         {
             "title": "Failures",
-            "groups": [(group, _message(visit, group)) for group in groups.groups[:MOST_GROUPS]],
+            "groups": [_seen(visit, group) for group in groups.groups[:MOST_GROUPS]],
             "all": groups,
             "deep": deep,
             "deeper": DEEPER,
@@ -33,9 +33,19 @@ def show(visit: Visit) -> Page:
     )
 
 
-def _message(visit: Visit, group: FailureGroup) -> str:
-    """Return the message of a group; of one job, a redaction hides it or not."""
-    if visit.site.redact is None:
-        return group.message
-    fields: dict[str, Any] = {"class": group.job_class, "args": [], "error_message": group.message}
-    return str(visit.site.redact(visit.visitor, fields).get("error_message", HIDDEN))
+def _seen(visit: Visit, group: FailureGroup) -> tuple[FailureGroup, str, str, str]:
+    """Return a group, the parts of its message and frame to show, and its name for acts.
+
+    A redaction decides as about one job of the group. The name is "" if something is hidden,
+    because the key in it is a digest of both.
+    """
+    stored: dict[str, Any] = {
+        "error_message": group.message,
+        "error_backtrace": [group.frame] if group.frame else [],
+    }
+    fields = {"class": group.job_class, "args": [], "error_class": group.error_class, **stored}
+    shown = visit.visible_fields(fields)
+    message = str(shown.get("error_message", HIDDEN))
+    frame = group.frame if shown.get("error_backtrace") == stored["error_backtrace"] else HIDDEN
+    whole = (message, frame) == (group.message, group.frame)
+    return group, message, frame, visit.site.guard.signed_group(group.key) if whole else ""

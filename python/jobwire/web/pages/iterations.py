@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from jobwire.inspect.entry import Entry
 from jobwire.inspect.progress import IterationState
+from jobwire.web.redaction import HIDDEN
 from jobwire.web.visit import Page, Visit
 
 __all__ = ["show"]
@@ -18,7 +19,14 @@ def show(visit: Visit) -> Page:
     Looking for all states would need a walk through every key of the server.
     """
     states = visit.shared("iterations", lambda: _states(visit))
-    return Page("iterations.html", {"title": "Iterations", "states": states, "due": EXAMINED})
+    shown = [(state, entry, words, _cursor(visit, state, entry)) for state, entry, words in states]
+    return Page("iterations.html", {"title": "Iterations", "states": shown, "due": EXAMINED})
+
+
+def _cursor(visit: Visit, state: IterationState, entry: Entry) -> str:
+    """Return the position as the visitor may see it: it may be data of the job."""
+    fields = visit.visible_fields({**entry.fields, "cursor": state.cursor})
+    return str(fields.get("cursor", HIDDEN))
 
 
 def _states(visit: Visit) -> list[tuple[IterationState, Entry, str]]:

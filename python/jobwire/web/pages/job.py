@@ -8,7 +8,6 @@ from typing import Any
 
 from jobwire.inspect.entry import QUEUE, Entry
 from jobwire.ops import Explanation, Whereabouts
-from jobwire.ops.pages import digest
 from jobwire.web.jobs import JobView, entry_key, split_key
 from jobwire.web.pages.entries import entry_of
 from jobwire.web.places import BY_PATH, SETS
@@ -108,7 +107,7 @@ def _seen_in_queue(visit: Visit) -> Whereabouts | None:
     queue, position = visit.query.get("queue", ""), visit.asked("position")
     if not queue or not position.removeprefix("-").isdigit():
         return None
-    entry = visit.operations.job_near(queue, int(position), visit.asked("digest"))
+    entry = visit.job_near(queue, int(position), visit.asked("digest"))
     if entry is None or entry.jid != visit.name():
         return None
     ahead = -int(position) - 1 if position.startswith("-") else None
@@ -129,7 +128,7 @@ def _place(visit: Visit, one: Whereabouts) -> Place:
     for name, page in SETS.items():
         if one.place == name:
             acts = (*page.acts, *(("reschedule",) if name in ("retry", "schedule") else ()))
-            entry_name = f"{entry_key(one.job)} {digest(one.job)}"
+            entry_name = f"{entry_key(one.job)} {job.digest}"
             return Place(page.title, job, visit.path(page.path), acts, entry_name, facts)
     if one.place.startswith(QUEUE):
         path = visit.path("queues", one.queue)

@@ -78,5 +78,4 @@ def _ticks(visit: Visit, job: PeriodicJob) -> list[int]:
 def _arguments(visit: Visit, job: PeriodicJob) -> str:
     """Return the arguments that the visitor may see, as of a payload."""
     fields: dict[str, Any] = {"class": job.entry.job, "args": job.entry.args}
-    redact = visit.site.redact
-    return shortened((fields if redact is None else redact(visit.visitor, fields)).get("args", []))
+    return shortened(visit.visible_fields(fields).get("args", []))

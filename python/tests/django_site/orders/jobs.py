@@ -3,27 +3,31 @@
 from __future__ import annotations
 
 import os
-import threading
 
+from asgiref.sync import sync_to_async
 from django.db import connection
 
 from jobwire.django import app
 from tests.django_site.orders.models import Order
-
-THREADS: list[int] = []
 
 
 @app.job
 def pay(pk: int) -> None:
     """Mark an order as paid."""
     assert Order.objects.filter(pk=pk).update(paid=True) == 1
-    THREADS.append(threading.get_ident())
 
 
 @app.job(name="async_pay")
 async def async_pay(pk: int) -> None:
     """Mark an order as paid, from asyncio."""
     assert await Order.objects.filter(pk=pk).aupdate(paid=True) == 1
+
+
+@app.job(name="async_by_others")
+async def pay_by_others(pk: int) -> None:
+    """Mark an order as paid by two other jobs."""
+    await async_pay.aenqueue(pk)
+    await sync_to_async(pay.enqueue)(pk)
 
 
 @app.job(isolated=True)

@@ -1,8 +1,8 @@
-"""Server middleware that queries a database around each sync job."""
+"""Server middleware that queries a database around each job."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from jobwire import Job
@@ -16,4 +16,12 @@ def querying(job: Job, call_next: Callable[[], Any]) -> Any:
     Order.objects.exists()
     result = call_next()
     Order.objects.exists()
+    return result
+
+
+async def aquerying(job: Job, call_next: Callable[[], Awaitable[Any]]) -> Any:
+    """Query before and after the job, from asyncio."""
+    await Order.objects.aexists()
+    result = await call_next()
+    await Order.objects.aexists()
     return result

@@ -16,6 +16,7 @@ from jobwire.ops import LOWEST_ROLE, ROLES, Act, BulkState, Operations, Selectio
 from tests.integration.inspector.entries import IDENTITY, NOW, fill, payload
 from tests.integration.ops.hostile import HOSTILE
 from tests.integration.ops.snapshot import snapshot
+from tests.rows import over
 
 NIGHTLY = PeriodicEntry(name="other", cron="0 3 * * * UTC", job="A")
 
@@ -111,6 +112,47 @@ def test_a_viewer_changes_nothing_in_bulk(server: Server, client: Any, act: Any)
     with Operations(server.url) as operations, pytest.raises(NotPermitted):
         operations.bulk(act, Selection(place="retry"))  # before the first batch
     assert snapshot(client, without=()) == before
+
+
+@over(
+    "given,unfiltered",
+    [
+        ({}, True),
+        ({"class_name": "**"}, True),
+        ({"class_name": "A*"}, False),
+        ({"queue": "*"}, True),
+        ({"queue": "q"}, False),
+        ({"error": ": "}, True),
+        ({"error": "E: "}, False),
+        ({"text": '{"'}, True),
+        ({"text": "x"}, False),
+        ({"older_than": 0.0}, True),
+        ({"older_than": 1.0}, False),
+        ({"jid": "x"}, False),
+        ({"tag": "x"}, False),
+        ({"class_name": "*", "older_than": 0.0, "error": ""}, True),
+    ],
+)
+def test_a_filter_that_spares_no_job_is_none(given: Any, unfiltered: bool) -> None:
+    assert Selection(place="retry", only=Filter(**given)).unfiltered == unfiltered
+
+
+def test_only_an_admin_deletes_or_kills_all(server: Server, client: Any) -> None:
+    prepare(client)
+    before = snapshot(client, without=())
+    everything = Selection(place="retry", only=Filter(class_name="*"))
+    with Operations(server.url, role="operator") as operations:
+        for act in ("delete", "kill"):
+            with pytest.raises(NotPermitted, match=f"{act} without a filter needs the role admin"):
+                operations.bulk(act, everything)
+        state = bulk.BulkState(id="0" * 16, act="delete", selection=everything, total=9)
+        with pytest.raises(NotPermitted):
+            operations.bulk("delete", resume=state)
+        assert snapshot(client, without=()) == before
+        *_, last = operations.bulk("retry", everything)
+        assert last.done
+        assert not Selection(place="queue:q", only=Filter(queue="p")).unfiltered
+        assert Selection(place="queue:q", only=Filter(queue="q")).unfiltered
 
 
 def test_reading_writes_nothing(server: Server, client: Any) -> None:
@@ -233,7 +275,7 @@ def test_the_journal_is_capped_and_reads_foreign_entries(
 # -- many entries
 
 
-@pytest.mark.process
+@pytest.mark.full
 def test_forty_thousand_of_a_hundred_thousand(operations: Operations, client: Any) -> None:
     """INSP-26, INSP-27: one step for each batch, progress after each, and the others stay."""
     for start in range(0, 100_000, 10_000):
@@ -286,6 +328,34 @@ def test_a_change_goes_on_in_another_process(
         wrong: bulk.BulkAct = "kill" if act == "retry" else "retry"
         with pytest.raises(ConfigError, match=f"this state is of {act}"):
             other.bulk(wrong, resume=resumed)
+
+
+@pytest.mark.parametrize("place", ["retry", "queue:q"])
+def test_a_limit_takes_the_first_that_match(
+    operations: Operations, client: Any, place: str
+) -> None:
+    """Also across batches, and if fewer jobs match."""
+    if place == "retry":
+        fill(client, "retry", 1500)
+    else:
+        client.rpush("queue:q", *(payload(f"j{number:06}") for number in range(1500)))
+    third = Filter(text='7"')
+    for only, limit, matched, first in ((third, 20, 20, "j000000"), (Filter(), 1200, 1200, "-")):
+        chosen = Selection(place=place, only=only, limit=limit)
+        preview = operations.preview(chosen)
+        assert (preview.matched, preview.complete) == (matched, True)
+        *_, last = operations.bulk("delete", chosen)
+        assert (last.done, last.finished) == (matched, True)
+        assert BulkState.from_dict(json.loads(json.dumps(last.as_dict()))) == last
+        left = {one.jid for one in operations.page(place, count=1500, rising=True).entries}
+        assert ("j000197" in left, "j000207" in left) == (False, only == third)
+        assert first not in left or only == third
+    assert len(left) == 280
+    assert f"limit={limit}" in operations.journal()[0].target
+    *_, last = operations.bulk("delete", Selection(place=place, limit=999))
+    assert last.done == 280
+    with pytest.raises(ConfigError, match="less than 1"):
+        Selection(place=place, limit=0)
 
 
 def test_a_state_that_was_not_saved_loses_no_record(operations: Operations, client: Any) -> None:

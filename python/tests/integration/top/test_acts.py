@@ -148,6 +148,8 @@ async def line(drive: Driver, text: str) -> None:
         await drive.write(text)
 
 
+IN_THE_GATE = "retry", "pause"
+
 STEPS: dict[Act, Step] = {
     "retry": _retry,
     "add_to_queue": _add,
@@ -229,7 +231,10 @@ def entries(server: Server) -> list[tuple[str, str]]:
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("act", STEPS)
+@pytest.mark.parametrize(
+    "act",
+    [a if a in IN_THE_GATE else pytest.param(a, marks=pytest.mark.matrix) for a in STEPS],
+)
 def test_an_act_is_done_for_those_who_may_and_refused_to_others(server: Server, act: Act) -> None:
     fill(server)
     before = entries(server)

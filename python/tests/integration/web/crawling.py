@@ -32,9 +32,10 @@ class Form:
 
 @dataclass
 class Seen:
-    """Pages and forms: path to the status, and all forms that post."""
+    """Pages and forms: path to the status, path to the text, and all forms that post."""
 
     pages: dict[str, int] = field(default_factory=dict)
+    texts: dict[str, str] = field(default_factory=dict)
     forms: list[Form] = field(default_factory=list)
 
 
@@ -94,6 +95,7 @@ def crawl(client: TestClient, start: Iterable[str], *, prefix: str = "") -> Seen
         path = waiting.popleft()
         answer: Any = client.get(path)
         seen.pages[path] = answer.status_code
+        seen.texts[path] = answer.text
         if "text/html" not in answer.headers.get("content-type", ""):
             continue
         links, forms = parsed(answer.text, f"http://x{path}")

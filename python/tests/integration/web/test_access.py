@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import hmac
+import logging
 from collections.abc import Iterator
 from contextlib import closing
 from types import SimpleNamespace
 from typing import Any
 
+import httpx
 import pytest
 from starlette.testclient import TestClient
 
@@ -16,6 +19,7 @@ from harness.servers import Server
 from jobwire.errors import ConfigError
 from jobwire.web import WebApp, access
 from jobwire.web.access import Passwords, Visitor, read_accounts
+from jobwire.web.attempts import FREE, MOST_ADDRESSES, MOST_WAITING, Attempts, address_of
 
 USERS = "ada:admin:pass:word olga:operator:geheim-ü viktor:viewer:seen"
 
@@ -78,6 +82,69 @@ def test_others_are_asked_for_name_and_password(client: TestClient, header: str 
         assert answer.headers["www-authenticate"] == 'Basic realm="jobwire", charset="UTF-8"'
         assert answer.headers["content-security-policy"]
         assert "password" in answer.text
+
+
+def test_many_wrong_passwords_wait_and_lock_no_person_out(
+    server: Server, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    app = WebApp(server.url, authorize=Passwords(read_accounts({"JOBWIRE_WEB_USERS": USERS})))
+
+    def asks(host: str = "10.0.0.1") -> httpx.AsyncClient:
+        transport = httpx.ASGITransport(app, client=(host, 1))
+        return httpx.AsyncClient(transport=transport, base_url="http://x")
+
+    async def status(client: httpx.AsyncClient, password: str) -> int:
+        answer = await client.get("/journal", headers={"authorization": basic("ada", password)})
+        return answer.status_code
+
+    async def attack() -> None:
+        over, slept = asyncio.Event(), []
+
+        async def sleep(seconds: float) -> None:
+            slept.append(seconds)
+            await over.wait()
+
+        monkeypatch.setattr(access, "anyio", SimpleNamespace(sleep=sleep))
+        async with asks() as browser, asks() as thief, asks() as stranger, asks("10.0.0.2") as away:
+            for _ in range(2):  # the second time with its session
+                assert await status(browser, "pass:word") == 200
+            assert {await status(thief, f"guess{n}") for n in range(FREE)} == {401}
+            assert not slept
+            new = asyncio.create_task(status(stranger, "pass:word"))
+            guesses = [asyncio.create_task(status(thief, f"g{n}")) for n in range(MOST_WAITING + 5)]
+            assert await status(browser, "pass:word") == 200
+            assert await status(away, "pass:word") == 200
+            assert await status(thief, "") == 401  # no attempt
+            while len(slept) < MOST_WAITING:
+                await asyncio.sleep(0)
+            over.set()
+            assert sorted(await asyncio.gather(*guesses)) == [401] * (MOST_WAITING - 1) + [429] * 6
+            assert await new == 200
+
+    with closing(app), caplog.at_level(logging.WARNING):
+        asyncio.run(attack())
+    lines = [record.message for record in caplog.records if "wrong password" in record.message]
+    assert [line.partition(" from 10.0.0.1, ")[0] for line in lines] == [
+        "web page: 1 wrong password",
+        "web page: 10 wrong passwords",
+        "web page: 100 wrong passwords",
+    ]
+    assert "guess9" not in caplog.text
+
+
+def test_wrong_passwords_take_bounded_memory_and_are_forgotten() -> None:
+    attempts = Attempts()
+    for number in range(MOST_ADDRESSES + 5):
+        attempts.wrong(f"10.{number}", "ada", 0.0)
+    assert len(attempts._addresses) == MOST_ADDRESSES
+    for _ in range(FREE):
+        attempts.wrong("a", "ada", 0.0)
+    assert attempts.pause("a", 599.0) == 2.0
+    assert attempts.pause("a", 601.0) == 0.0
+    hosts = ("2001:db8::1", "2001:db8::ffff", "::ffff:10.0.0.1", "10.0.0.1", "testclient", "")
+    assert [address_of(host) for host in hosts] == [
+        *("2001:db8::/64", "2001:db8::/64", "10.0.0.1", "10.0.0.1", "testclient", "")
+    ]
 
 
 def test_a_token_is_for_every_name_and_for_programs(server: Server) -> None:

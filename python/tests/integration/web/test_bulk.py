@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from html import unescape
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,6 +16,7 @@ from starlette.testclient import TestClient
 
 from harness.servers import Server, wait_until
 from jobwire.errors import ConfigError
+from jobwire.inspect import PeriodicEntry, PeriodicJobs
 from jobwire.ops import Operations, Role, Selection
 from jobwire.ops.changes import AT_A_TIME, MOST_ENDED, Change, Changes, Progress, batches
 from jobwire.web import Visitor, WebApp, hide_arguments
@@ -134,6 +137,29 @@ def test_an_impossible_dry_run_says_why(
         assert reason in browser.text(f"/bulk?{query}", status)
 
 
+def test_the_first_of_all_that_match(server: Server) -> None:
+    fill(server, 30)
+    with visiting(server) as browser:
+        assert "Retry all…" in browser.text("/retries")
+        assert "Kill all" not in browser.text("/retries")  # an operator could lose jobs
+        assert "Retry all that match…" in browser.text("/retries?class=A")
+        text = browser.text("/bulk?place=retry&act=retry&class=B&limit=4")
+        assert "4 jobs of 30" in text
+        assert "Only the first 4" in text
+        path = browser.confirm("/bulk?place=retry&act=retry&class=B&limit=4")
+        assert browser.ended(path).progress.done == 4
+        assert "only the first 4" in browser.client.get(path).text
+        for limit in ("x", "-1", "0", "9" * 20, "1.5"):
+            browser.text(f"/bulk?place=retry&act=retry&limit={limit}", 400)
+    assert server.client().zcard("retry") == 26
+    with visiting(server, "admin") as browser:
+        text = browser.text("/retries")
+        assert "Retry all… Kill all… Delete all…" in text
+        text = browser.text("/retries?class=A")  # a filter holds for each button
+        assert "Delete all that match…" in text
+        assert "Delete all…" not in text
+
+
 def test_only_a_whole_place_can_be_cleared(server: Server) -> None:
     fill(server, 3)
     with visiting(server, "admin") as browser:
@@ -145,7 +171,8 @@ def test_only_a_whole_place_can_be_cleared(server: Server) -> None:
         browser.send(undo)
     assert server.client().zcard("retry") == 3
     with visiting(server) as browser:
-        assert "Delete all in one step" not in browser.text("/bulk?place=retry&act=delete")
+        refused = browser.text("/bulk?place=retry&act=delete&class=*", 403)
+        assert "delete without a filter needs the role admin" in refused
 
 
 def test_a_dry_run_without_a_match_has_no_button(server: Server) -> None:
@@ -225,6 +252,41 @@ def test_a_redaction_holds_for_the_sample(server: Server) -> None:
         assert "selected>error" not in browser.client.get("/search?in=error&q=x").text
     with visiting(server, redact=hide_arguments) as browser:
         assert "secret" in browser.client.get("/bulk?place=retry&act=retry").text
+
+
+# -- numbers that visitors share
+
+
+def test_the_page_after_an_act_shows_its_result(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a value that was read before the act, as if no time passed for the caches."""
+    ticks = itertools.count()
+    clock = SimpleNamespace(monotonic=lambda: next(ticks) * 1e-6)
+    monkeypatch.setattr("jobwire.web.site.time", clock)
+    fill(server, 30)
+    server.client().lpush("queue:video", payload("v"))
+    server.client().sadd("queues", "video")
+    with PeriodicJobs(server.url) as jobs:
+        jobs.save(PeriodicEntry(name="nightly", cron="0 3 * * *", job="A"))
+    with visiting(server, "admin") as browser:
+
+        def press(path: str, act: str, then: str) -> None:
+            assert then not in browser.text(path)
+            form = browser.forms(path, act)[0]
+            assert then in words(browser.send(form).text), act
+
+        press("/queues", "pause", "Paused")
+        press("/queues", "unpause", "served again")
+        assert "Paused" not in browser.text("/queues")
+        press("/periodic", "disable_periodic", "Disabled")
+        press("/periodic/nightly", "enable_periodic", "Enabled")
+        assert "Retries 30" in browser.text("/")
+        press("/retries", "delete", "1 job deleted")
+        assert "Retries 29" in browser.text("/")
+        change = browser.confirm("/bulk?place=retry&act=delete&class=B")
+        browser.ended(change)
+        wait_until(lambda: "Retries 19" in browser.text("/"))
 
 
 # -- changes
@@ -392,7 +454,7 @@ def test_the_memory_for_changes_is_bounded() -> None:
 
 def test_the_end_of_the_application_stops_changes_after_their_batch(server: Server) -> None:
     fill(server, 20_000)
-    with visiting(server) as browser:
+    with visiting(server, "admin") as browser:
         path = browser.confirm("/bulk?place=retry&act=delete")
         wait_until(lambda: server.client().zcard("retry") < 20_000)
         browser.app.close()

@@ -218,7 +218,7 @@ def test_a_running_change_is_seen_to_its_end(server: Server) -> None:
     server.client().zadd("retry", {payload(f"j{n}"): n for n in range(3000)})
     with open_app(server) as (url, app):
         site = app._sites[""]
-        operations = site.operations.acting_for("ada", "operator")
+        operations = site.operations.acting_for("ada", "admin")
         states = operations.bulk("delete", Selection(place="retry"))
         change = Change(
             id=next(states).id,

@@ -42,7 +42,7 @@ def fastapi(app: WebApp) -> Any:
 
 
 def django(app: WebApp) -> Any:
-    """Dispatch by the path in asgi.py, as docs/how-to says."""
+    """Dispatch by the path in asgi.py."""
     import django as package
     from django.conf import settings
     from django.core.asgi import get_asgi_application

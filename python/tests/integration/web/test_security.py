@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import json
 import logging
 import threading
@@ -15,17 +17,18 @@ from starlette.requests import Request
 from starlette.testclient import TestClient
 
 from harness.servers import Server, wait_until
-from jobwire.inspect import PeriodicEntry, PeriodicJobs
-from jobwire.ops import LOWEST_ROLE, ROLES, Act, Role
+from jobwire.inspect import Filter, PeriodicEntry, PeriodicJobs
+from jobwire.ops import LOWEST_ROLE, ROLES, Act, Operations, Role, Selection
 from jobwire.ops.changes import Change
-from jobwire.web import Visitor, WebApp
+from jobwire.protocol.retry import encode_backtrace
+from jobwire.web import Visitor, WebApp, hide_arguments
 from jobwire.web.guard import HEADERS, Guard
 from jobwire.web.routes import ACTS, MENU, PAGES, Address
 from jobwire.web.serving import on_loopback
 from jobwire.web.visit import Visit
 from tests.integration.inspector.entries import IDENTITY, payload
 from tests.integration.ops.snapshot import snapshot
-from tests.integration.web.crawling import Form, Seen, crawl
+from tests.integration.web.crawling import Form, Seen, crawl, parsed
 
 SECRET = "s"
 # Acts of the page that are not one act of the command layer: the act of a form.
@@ -53,7 +56,11 @@ def _asked(form: Form, name: str) -> Any:
 def needed(form: Form) -> Role:
     """Return the lowest role that may send a form; an act without a row fails."""
     if form.act in COMBINED:
-        return LOWEST_ROLE[COMBINED[form.act](form)]
+        act = COMBINED[form.act](form)
+        filtered = parse_qs(urlsplit(form.action).query).keys() - {"place", "act"}
+        if form.act == "bulk" and act in ("delete", "kill") and not filtered:
+            return "admin"
+        return LOWEST_ROLE[act]
     assert form.act in get_args(Act), f"give the act {form.act!r} a row in COMBINED"
     return LOWEST_ROLE[form.act]  # type: ignore[index]
 
@@ -266,6 +273,90 @@ def test_a_viewer_writes_nothing(server: Server) -> None:
     odd = {urlsplit(path).path for path, status in seen.pages.items() if status != 200}
     leading = {"/morgue", "/dashboard/stats"}
     assert odd - absent - leading <= {"/bulk", "/changes/running"}, seen.pages
+
+
+def test_no_page_has_a_hidden_part_or_its_digest(server: Server) -> None:
+    """A viewer sees neither what is hidden nor a digest by which guesses of it can be tried."""
+    client = server.client()
+    with serving(server) as (_, app):
+        world(server, app).set()
+    hidden = {
+        "args": ["SECRET"],
+        "cattr": {"user": "SECRET"},
+        "lock_args": ["SECRET"],  # an extension's copy
+        "error_message": "no such card SECRET",
+        "error_backtrace": encode_backtrace(["/app/SECRET.py:1:in `SECRET'"]),
+    }
+    payloads = []
+    for name in ("retry", "schedule", "dead", "jobwire:unreadable"):
+        payloads.append(payload(f"s-{name}", error_class="E", retry_count=1, failed_at=5, **hidden))
+        client.zadd(name, {payloads[-1]: 2e9 - 1})
+    client.zadd("jobwire:unreadable", {b'{"class":"A","args":["SECRET"': 2e9})
+    payloads.append(payload("s-q", queue="q", **hidden))
+    client.lpush("queue:q", payloads[-1])
+    running = {"queue": "q", "run_at": 5, "payload": payload("s-walk", **hidden).decode()}
+    client.hset(f"{IDENTITY}:work", "t2", json.dumps(running))
+    client.hset("it-s-walk", mapping={"ex": 1, "c": '"SECRET"', "rt": "1.5"})
+    with PeriodicJobs(server.url) as jobs:
+        jobs.save(PeriodicEntry(name="hourly", cron="0 * * * *", job="A", args=["SECRET"]))
+    with Operations(server.url, person="ada", role="admin") as operations:
+        groups = operations.groups().groups
+        (key,) = [one.key for one in groups if "SECRET" in one.message]
+        for only, group in ((Filter(error="SECRET"), None), (Filter(text="SECRET"), key)):
+            [*operations.bulk("kill", Selection(place="retry", only=only, group=group))]
+        client.zadd("retry", {payloads[0]: 2e9 - 1})
+        operations.add_to_queue(next(operations.inspector.entries("schedule")))
+    names = [key] + [
+        digest(one).hexdigest()
+        for digest in (hashlib.md5, hashlib.sha1, hashlib.sha256)
+        for one in payloads
+    ]
+    names += [hmac.new(b"", one, hashlib.sha256).hexdigest()[:40] for one in payloads]
+    with serving(server, "viewer", redact=hide_arguments) as (page, _):
+        seen = crawl(page, ["/", *EXTRA])
+        assert "[hidden]" in seen.texts["/failures"]
+        assert "error=…" in seen.texts["/journal"]
+        for path, told in seen.texts.items():
+            found = [word for word in ("SECRET", *names) if word in path + told]
+            assert not found, (path, found)
+    with serving(server) as (page, _):  # the control: the same pages have it all
+        texts = crawl(page, ["/", *EXTRA]).texts.items()
+        shown = {urlsplit(path).path.split("/")[1] for path, text in texts if "SECRET" in text}
+    assert shown >= {"failures", "retries", "dead", "unreadable", "busy", "iterations", "periodic"}
+    assert shown >= {"queues", "jobs", "journal"}
+
+
+def test_a_group_of_failures_is_acted_on_by_a_name_of_this_page(server: Server) -> None:
+    """With its bare key, a hidden message could be guessed: does such a group exist?"""
+    client = server.client()
+    client.zadd("retry", {payload("a", error_class="E", error_message="no", retry_count=1): 5})
+    with Operations(server.url) as operations:
+        (group,) = operations.groups().groups
+    with serving(server, "operator", redact=hide_arguments) as (page, _):
+        html = page.get("/failures").text
+        named = f"{group.key}-"
+        signed = named + html.partition(named)[2].partition('"')[0]
+        for name, status in ((signed, 200), (group.key, 400), (signed[:-1], 400)):
+            answer = page.get("/bulk", params={"place": "retry", "act": "kill", "group": name})
+            assert answer.status_code == status, name
+
+
+def test_a_restart_keeps_links_and_servers_with_one_secret_share_forms(server: Server) -> None:
+    client = server.client()
+    client.zadd("retry", {payload("a"): 5})
+
+    def entry_of(html: str) -> tuple[str, str]:
+        link = next(each for each in parsed(html, "http://x/")[0] if "digest=" in each)
+        return link.removeprefix("http://x"), dict(parsed(html, "/")[1][0].fields)["entry"]
+
+    with serving(server) as (page, _):
+        link, entry = entry_of(page.get("/retries").text)
+    with serving(server) as (page, _):
+        assert entry_of(page.get("/retries").text) == (link, entry)
+    app = WebApp(server.url, authorize=lambda request: Visitor("ada", "admin"))
+    with closing(app), TestClient(app) as page:
+        assert entry_of(page.get("/retries").text)[1] != entry
+        assert page.get(link).status_code == 200
 
 
 def _write_commands(client: Any) -> set[str]:
