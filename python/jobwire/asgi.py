@@ -24,7 +24,8 @@ async def running(app: App, *, concurrency: int = 0, **settings: Any) -> AsyncIt
     """Run jobwire inside of an `async with` block, for a lifespan of your own.
 
     At the end it stops the worker, which puts back the jobs that do not end in time, and closes
-    the connections of this event loop.
+    the connections of this event loop. Its log goes to that of the program, or, if the program has
+    none for INFO of the logger `jobwire`, to standard error.
 
     Args:
         app: The application.
@@ -48,13 +49,17 @@ async def running(app: App, *, concurrency: int = 0, **settings: Any) -> AsyncIt
 
 @asynccontextmanager
 async def _worker(app: App, concurrency: int, settings: dict[str, Any]) -> AsyncIterator[None]:
-    from jobwire.worker.process.launcher import Launcher  # only a process that runs jobs needs it
+    # Only a process that runs jobs needs them.
+    from jobwire.worker.execute.joblog import set_up_own
+    from jobwire.worker.process.announce import announce
+    from jobwire.worker.process.launcher import Launcher
 
     app.load()
     capsule = CapsuleConfig(queues=dict.fromkeys(app.queues, 0), concurrency=concurrency)
     config = WorkerConfig(**{"capsules": {"default": capsule}, **settings})
+    set_up_own()
     launcher = Launcher(app, config)
-    await asyncio.to_thread(launcher.start)
+    announce(launcher, await asyncio.to_thread(launcher.start))
     try:
         yield
     finally:

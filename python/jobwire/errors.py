@@ -310,7 +310,9 @@ class Snooze(Exception):
     def __init__(self, seconds: float | timedelta, *, limit: int = 100) -> None:
         if isinstance(seconds, timedelta):
             seconds = seconds.total_seconds()
-        if isinstance(seconds, bool) or not 0 < seconds <= MAX_SNOOZE_S:
+        if isinstance(seconds, bool) or not isinstance(seconds, int | float):
+            raise ValueError(f"seconds: {seconds!r} is neither a number nor a timedelta")
+        if not 0 < seconds <= MAX_SNOOZE_S:
             raise ValueError(f"seconds: {seconds!r} is not between 0 and {MAX_SNOOZE_S}")
         if type(limit) is not int or limit < 1:
             raise ValueError(f"limit: {limit!r} is not a number of times (1 or more)")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import socket
 import subprocess
 import tempfile
@@ -129,14 +131,32 @@ class Watched:
         assert chosen is not None
         return chosen
 
-    def fail_over(self) -> Server:
-        """Kill the primary; return the new one once it accepts writes."""
-        dead = self.primary()
-        dead.kill()
-        wait_until(lambda: self.primary() is not dead, 60, "a new primary")
-        promoted = self.primary()
-        wait_until(lambda: promoted.client().role()[0] == b"master", 60, "its promotion")
-        return promoted
+    def fail_over(self, *, hang: bool = False) -> Server:
+        """Kill the primary; return the new one once it accepts writes.
+
+        Args:
+            hang: Stop the primary instead, and let it go on when another one is promoted. It does
+                not know that yet, and serves its clients for a while.
+        """
+        old = self.primary()
+        pid = old.client().info("server")["process_id"]
+        if hang:
+            os.kill(pid, signal.SIGSTOP)
+        else:
+            old.kill()
+        others = [each for each in self.servers if each is not old]
+
+        def promoted() -> Server | None:
+            return next((each for each in others if each.client().role()[0] == b"master"), None)
+
+        try:
+            chosen = wait_until(promoted, 60, "a promotion")
+        finally:
+            if hang:
+                os.kill(pid, signal.SIGCONT)
+        wait_until(lambda: self.primary() is chosen, 60, "the sentinels to agree")
+        assert chosen is not None
+        return chosen
 
 
 @contextmanager

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
-from jobwire.application.blocking import check_loop
 from jobwire.application.delivery import Transport
 from jobwire.application.producer import (
     MAX_PAYLOAD_BYTES,
@@ -144,7 +143,6 @@ class Client:
             MaybeWritten: The job was sent, but no reply came. [PUSH-8]
             BufferFull: Redis is away, and `buffer` has no room; nothing was written.
         """
-        check_loop()
         return self.redis.run(
             self._producer.push(
                 class_name, args, options, at=at, jid=jid, fields=fields, on_commit=on_commit
@@ -174,7 +172,6 @@ class Client:
             on_commit: See `push`.
             **options: See `Options`.
         """
-        check_loop()
         return self.redis.run(
             self._producer.push(
                 class_name,
@@ -220,7 +217,6 @@ class Client:
             RedisTrouble: A slice failed. `written` of the error has the ids of the slices before,
                 `unsure` the ids of jobs that may have been written. [BULK-6]
         """
-        check_loop()
         return self.redis.run(
             self._producer.push_bulk(
                 class_name,
@@ -256,7 +252,6 @@ class Client:
         A job that waits in a long queue is looked for from the side of the next jobs, a thousand
         jobs in a round trip.
         """
-        check_loop()
         return self.redis.run(self._producer.cancel(jid))
 
     def result(self, jid: str, *, timeout: float | None = 0.0) -> Result | None:
@@ -277,7 +272,6 @@ class Client:
         Raises:
             RedisTrouble: The result could not be read.
         """
-        check_loop()
         return self.redis.run(self._producer.result(jid, timeout, self._notices))
 
     def close(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from inspect import Parameter
 from typing import Any, Optional, TypeVar
 
@@ -79,7 +80,30 @@ class Parameters:
         Raises:
             InvalidArgument: A value does not fit the annotation of its parameter.
         """
-        codecs = self._resolved()
+        return self._decoded(values, self._resolved())
+
+    def check(self, values: Sequence[Any]) -> None:
+        """Compare JSON values that a person typed with all annotations, also with those of JSON.
+
+        A caller in Python has a type checker for them, so that a push does not look.
+
+        Raises:
+            InvalidArgument: A value does not fit the annotation of its parameter.
+        """
+        names = getattr(self._function, "__globals__", {})
+        codecs: list[_Typed] = []
+        for index, parameter in enumerate(self._signature.parameters.values()):
+            if parameter.annotation is Parameter.empty or parameter.kind in _BY_NAME:
+                continue
+            with suppress(NameError):
+                kind = resolve(parameter.annotation, names)
+                if parameter.default is None:
+                    kind = Optional[kind]  # noqa: UP045 - not every value of it has "|"
+                codecs.append(_Typed(index, parameter, Codec(kind)))
+        with suppress(TypeError):  # of a type that has no form in JSON, of which the job warns
+            self._decoded(values, codecs)
+
+    def _decoded(self, values: Sequence[Any], codecs: list[_Typed]) -> Sequence[Any]:
         if not codecs:
             return values
         decoded = list(values)

@@ -65,7 +65,7 @@ def bench(
     """
     from jobwire.bench import BenchFailed, BenchServer, Plan, Result, Surroundings, run
 
-    redis, source, _ = find_redis(url)
+    redis, source, *_ = find_redis(url)
     sizes = dict(QUICK) if quick else {}
     if jobs is not None:
         sizes |= {"jobs": jobs, "waiting": min(jobs, sizes.get("waiting", Plan().waiting))}

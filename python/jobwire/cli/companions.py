@@ -20,12 +20,14 @@ import click
 __all__ = ["page_command", "page_lacks", "run_beside", "split"]
 
 STOP_GRACE_S = 5.0  # between TERM and KILL
+BY_CTRL_C = 130  # exit status of a command that ends after Ctrl-C
 _PAGE_NEEDS = ("jinja2", "starlette", "uvicorn")
 # Runs a command and ends it when this process closes the pipe, which also kill -9 does. A Ctrl-C
 # reaches the command from the terminal.
 _GUARD = """
 import os, signal, subprocess, sys, threading
-signal.signal(signal.SIGINT, signal.SIG_IGN)
+pressed = []
+signal.signal(signal.SIGINT, lambda *_: pressed.append(True))
 child = subprocess.Popen(
     sys.argv[1:],
     stdin=subprocess.DEVNULL,
@@ -41,8 +43,8 @@ def watch():
         child.kill()
 threading.Thread(target=watch, daemon=True).start()
 status = child.wait()
-os._exit(status if status >= 0 else 128 - status)
-""".replace("GRACE", str(STOP_GRACE_S))
+os._exit(BY_CTRL_C if pressed else status if status >= 0 else 128 - status)
+""".replace("GRACE", str(STOP_GRACE_S)).replace("BY_CTRL_C", str(BY_CTRL_C))
 _log = logging.getLogger("jobwire.dev")
 
 
@@ -119,7 +121,7 @@ def run_beside(stack: ExitStack, commands: Sequence[Sequence[str]], url: str) ->
 
 def _tell_of_end(process: subprocess.Popen[bytes], command: str, ending: threading.Event) -> None:
     status = process.wait()
-    if not ending.is_set():
+    if status != BY_CTRL_C and not ending.is_set():  # after Ctrl-C the worker ends as well
         _log.warning("%s ended with exit status %d; the worker goes on", command, status)
 
 

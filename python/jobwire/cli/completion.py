@@ -15,12 +15,7 @@ __all__ = ["completion"]
 VARIABLE = "_JOBWIRE_COMPLETE"  # by which click knows that a shell asks
 SHELLS = ("bash", "zsh", "fish")
 
-_shell_option = click.option(
-    "--shell",
-    type=click.Choice(SHELLS),
-    default=None,
-    help="The shell. [default: that of SHELL]",
-)
+_shell_argument = click.argument("shell", type=click.Choice(SHELLS), required=False)
 
 
 @click.group(cls=Group)
@@ -29,9 +24,12 @@ def completion() -> None:
 
 
 @completion.command()
-@_shell_option
+@_shell_argument
 def install(shell: str | None) -> int:
-    """Write the file that your shell loads, and say what else it needs."""
+    """Write the file that your shell loads, and say what else it needs.
+
+    Without a name, the shell is that of the variable SHELL.
+    """
     shell = shell or _own_shell()
     path, advice = _place(shell)
     text = _script(shell)
@@ -45,9 +43,12 @@ def install(shell: str | None) -> int:
 
 
 @completion.command()
-@_shell_option
+@_shell_argument
 def show(shell: str | None) -> int:
-    """Print the script, to load it in another way."""
+    """Print the script, to load it in another way.
+
+    Without a name, the shell is that of the variable SHELL.
+    """
     click.echo(_script(shell or _own_shell()))
     return 0
 
@@ -55,7 +56,7 @@ def show(shell: str | None) -> int:
 def _own_shell() -> str:
     name = Path(os.environ.get("SHELL", "")).name
     if name not in SHELLS:
-        raise click.UsageError(f"the shell {name!r} is not one of {', '.join(SHELLS)}; use --shell")
+        raise click.UsageError(f"the shell {name!r} is not one of {', '.join(SHELLS)}; name one")
     return name
 
 

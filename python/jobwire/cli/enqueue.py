@@ -6,9 +6,10 @@ import inspect
 import json
 import os
 from collections.abc import Sequence
-from contextlib import chdir, suppress
+from contextlib import chdir, redirect_stdout, suppress
 from datetime import datetime
 from decimal import Decimal
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +20,14 @@ from jobwire.application.client import Client
 from jobwire.application.jobtype import JobType
 from jobwire.cli.exits import EXIT_NOT_FOUND, EXIT_OK, AppNotLoaded
 from jobwire.cli.groups import did_you_mean
-from jobwire.cli.loading import app_of, load_app
+from jobwire.cli.loading import app_of, load_app, other_apps
 from jobwire.cli.options import namespace_option, redis_of, redis_option, time_span, unnamed_redis
 from jobwire.connection.connect import safe_url
 from jobwire.errors import InvalidArgument, InvalidJob, RedisTrouble
 from jobwire.protocol.normalize import Options
 from jobwire.protocol.times import When
 from jobwire.protocol.visible import visible
-from jobwire.settings import resolve
+from jobwire.settings import Settings, resolve
 
 __all__ = ["enqueue", "time_of"]
 
@@ -44,8 +45,18 @@ class _Command(click.Command):
             ) from None
 
 
+def _job_names(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
+    """Return the job classes of the application, for the Tab key."""
+    # The words for the shell go to standard output, where a module may print at its import.
+    with suppress(Exception), redirect_stdout(StringIO()):
+        settings = _settings(ctx.params.get("target"), ctx.params.get("url"))
+        app = _find_app(settings, any_class=False)[0]
+        return [name for name in app.jobs if name.startswith(incomplete)] if app else []
+    return []
+
+
 @click.command(cls=_Command)
-@click.argument("class_name", metavar="CLASS")
+@click.argument("class_name", metavar="CLASS", shell_complete=_job_names)
 @click.argument("args", nargs=-1, metavar="[--] [ARGUMENT]...")
 @click.option(
     "-r",
@@ -104,13 +115,8 @@ def enqueue(
         options["retry"] = _retry(retry)
     when: When | None = delay if at is None else time_of(at)
 
-    settings = resolve(
-        {"app": target, "redis": url}, os.environ, Path.cwd(), names=["app", "redis"]
-    )
-    app = app_of(settings) if settings["app"] else None
-    unnamed = None if redis_of(app, settings) else unnamed_redis(settings)
-    if app is None and unnamed and (noted := _application_of_dev(unnamed)):
-        app = _loaded_from_dev(*noted, any_class)
+    settings = _settings(target, url)
+    app, unnamed = _find_app(settings, any_class)
     job = _definition(app, class_name, any_class) if app else None
     values = _values(args, job)
     redis, source = redis_of(app, settings) or unnamed or unnamed_redis(settings)
@@ -127,11 +133,27 @@ def enqueue(
     if jid is None:
         click.echo("jobwire: client middleware stopped the job", err=True)
         return EXIT_NOT_FOUND
-    click.echo(f"pushed to {safe_url(redis)} ({source})", err=True)
+    unchecked = "" if job else ", not checked: no application is named (-r)"
+    if app and not job:
+        unchecked = ", not checked: the application does not define this job"
+    click.echo(f"pushed to {safe_url(redis)} ({source}){unchecked}", err=True)
     named = queue or (job.defaults.get("queue") if job else None) or "default"
     _warn_of_idle(redis, app.namespace if app else namespace or "", named)
     click.echo(jid)
     return EXIT_OK
+
+
+def _settings(target: str | None, url: str | None) -> Settings:
+    return resolve({"app": target, "redis": url}, os.environ, Path.cwd(), names=["app", "redis"])
+
+
+def _find_app(settings: Settings, any_class: bool) -> tuple[App | None, tuple[str, str] | None]:
+    """Return the application, and the Redis with its source if none is configured."""
+    app = app_of(settings) if settings["app"] else None
+    unnamed = None if redis_of(app, settings) else unnamed_redis(settings)
+    if app is None and unnamed and (noted := _application_of_dev(unnamed)):
+        app = _loaded_from_dev(*noted, any_class)
+    return app, unnamed
 
 
 def _warn_of_idle(redis: str, namespace: str, queue: str) -> None:
@@ -181,6 +203,12 @@ def _loaded_from_dev(directory: Path, target: str, any_class: bool) -> App | Non
 def _definition(app: App, class_name: str, any_class: bool) -> JobType[..., Any] | None:
     job = app.jobs.get(class_name)
     if job is None and not any_class:
+        for name, other in other_apps(app):
+            if class_name in other.jobs:
+                raise click.UsageError(
+                    f"the application defines no job {class_name!r}; {name} defines it: "
+                    f"-r {name}; --any-class pushes it anyway"
+                )
         hint = did_you_mean(class_name, [*app.jobs]) or "; import its module: App(imports=[...]);"
         raise click.UsageError(
             f"the application defines no job {class_name!r}{hint} --any-class pushes it anyway"
@@ -221,10 +249,17 @@ def _exact(values: list[Any], job: JobType[..., Any] | None) -> list[Any]:
 
     Where none asks for it, it is a float, like every number with a fraction in JSON.
     """
+    encoded = values
     if job is not None:
-        with suppress(InvalidArgument, InvalidJob):  # the push says what does not fit
-            values = job.parameters.encode(job.parameters.decode(values))
-    return [_with_floats(value) for value in values]
+        with suppress(InvalidArgument, InvalidJob):
+            encoded = job.parameters.encode(job.parameters.decode(values))
+    encoded = [_with_floats(value) for value in encoded]
+    if job is not None:
+        try:
+            job.parameters.check(encoded)
+        except InvalidArgument as error:
+            raise click.UsageError(str(error)) from None
+    return encoded
 
 
 def _with_floats(value: Any) -> Any:

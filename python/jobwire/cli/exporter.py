@@ -53,7 +53,7 @@ def exporter(url: str | None, namespace: str | None, port: int, host: str, max_q
     A scrape costs two round trips to Redis, at most once a second.
     """
     require_prometheus("jobwire exporter")
-    redis, source, prefix = find_redis(url, namespace)
+    redis, source, prefix, _ = find_redis(url, namespace)
     reader = FleetReader(redis, prefix)
     paths = {
         "/metrics": routes.fleet_metrics(lambda: reader, most_queues=max_queues),

@@ -7,6 +7,7 @@ import importlib.util
 import os
 import sys
 import traceback
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -18,7 +19,7 @@ from jobwire.application.app import App
 from jobwire.cli.exits import AppNotLoaded
 from jobwire.settings import Settings
 
-__all__ = ["app_of", "load_app", "worker_app_of"]
+__all__ = ["app_of", "load_app", "other_apps", "worker_app_of"]
 
 _PACKAGE = Path(jobwire.__file__).parent
 
@@ -52,11 +53,27 @@ def worker_app_of(settings: Settings) -> App:
     app = app_of(settings)
     if not app.jobs:
         also = f", and neither do {', '.join(modules)}" if (modules := app.job_modules()) else ""
+        owners = [
+            f"; {name} defines {', '.join([*other.jobs][:3])}"
+            for name, other in other_apps(app)
+            if other.jobs
+        ]
         raise AppNotLoaded(
-            f"{settings['app']!r} defines no jobs{also}; name the modules with jobs: "
+            f"{settings['app']!r} defines no jobs{also}{''.join(owners[:1])}; "
+            "name the modules with jobs: "
             "App(imports=['shop.mail']) or app.autodiscover('shop')"
         )
     return app
+
+
+def other_apps(app: App) -> Iterator[tuple[str, App]]:
+    """Yield the other applications of the modules that are imported, and `MODULE:NAME` of each."""
+    seen = {id(app)}
+    for module in list(sys.modules.values()):
+        for name, other in list(getattr(module, "__dict__", {}).items()):
+            if isinstance(other, App) and id(other) not in seen:
+                seen.add(id(other))
+                yield f"{module.__name__}:{name}", other
 
 
 def load_app(target: str) -> App:
@@ -176,7 +193,12 @@ def _is_taken(path: Path) -> bool:
 def _failed(place: str, error: Exception) -> AppNotLoaded:
     frames = traceback.extract_tb(error.__traceback__)
     # A definition that jobwire refuses is named, not the line of jobwire that refuses it.
-    theirs = [frame for frame in frames if not Path(frame.filename).is_relative_to(_PACKAGE)]
+    theirs = [
+        frame
+        for frame in frames
+        if not Path(frame.filename).is_relative_to(_PACKAGE)
+        and not frame.filename.startswith(("<frozen importlib", importlib.__path__[0]))
+    ]
     position = f" at {theirs[-1].filename}:{theirs[-1].lineno}" if theirs else ""
     if isinstance(error, SyntaxError):
         position = f" at {error.filename}:{error.lineno}"

@@ -20,6 +20,7 @@ from jobwire.cli.inspect.options import (
     options,
 )
 from jobwire.cli.inspect.views import entry_record
+from jobwire.cli.options import find_redis
 from jobwire.cli.sheet import Cell, Column, Moment, Sheet, Styled
 from jobwire.errors import ConfigError
 from jobwire.inspect.formats import clean, duration, plain, to_json
@@ -42,12 +43,14 @@ def doctor(url: str | None, namespace: str | None, as_json: bool) -> int:
     """Find problems of a Redis, its queues and its processes.
 
     It changes nothing. An error means that jobs are lost or do not run; a warning, that this may
-    happen; a note is worth knowing.
+    happen; a note is worth knowing. If an application is named, its `wait_replicas` is compared
+    with the replicas of the server.
 
     Exit status: 0 no error; 1 an error was found; 2 wrong usage; 4 Redis cannot be used.
     """
-    with operating(url, namespace) as operations:
-        findings = operations.doctor()
+    place = find_redis(url, namespace)
+    with operating(place.url, place.namespace) as operations:
+        findings = operations.doctor(wait_replicas=place.wait_replicas)
     output.show(_findings(findings), as_json=as_json)
     return EXIT_UNEXPECTED if any(one.severity == "error" for one in findings) else EXIT_OK
 

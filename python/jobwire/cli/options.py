@@ -64,11 +64,19 @@ app_option = click.option(
 
 
 class Place(NamedTuple):
-    """The Redis of a command, the source of its URL, and the prefix of its keys."""
+    """The Redis of a command, and the settings of the application that concern it.
+
+    Attributes:
+        url: URL of the server.
+        source: Source of the URL.
+        namespace: Prefix of the keys.
+        wait_replicas: Replicas that confirm a push of the application; None without one.
+    """
 
     url: str
     source: str
     namespace: str
+    wait_replicas: int | None
 
 
 def time_span(_context: click.Context, _option: click.Parameter, value: str | None) -> float | None:
@@ -103,7 +111,8 @@ def find_redis(url: str | None, namespace: str | None = None) -> Place:
         except AppNotLoaded as error:
             raise AppNotLoaded(f"{error}; --redis and --namespace do without it") from error
     prefix = namespace if namespace is not None else app.namespace if app else ""
-    return Place(*(redis_of(app, settings) or unnamed_redis(settings)), prefix)
+    found = redis_of(app, settings) or unnamed_redis(settings)
+    return Place(*found, prefix, app.wait_replicas if app else None)
 
 
 def redis_of(app: App | None, settings: Settings) -> tuple[str, str] | None:

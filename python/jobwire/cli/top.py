@@ -47,7 +47,7 @@ def top(url: str | None, namespace: str | None, interval: float, role: str, read
         raise ConfigError("jobwire top: needs a terminal; 'jobwire inspect' does without one")
     from jobwire.top.app import TopApp
 
-    redis, _, prefix = find_redis(url, namespace)
+    redis, _, prefix, _ = find_redis(url, namespace)
     with operating(redis, prefix, check_role("viewer" if read_only else role)) as operations:
         app = TopApp(operations, address=safe_url(redis), interval=interval)
         try:

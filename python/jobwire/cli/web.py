@@ -90,7 +90,7 @@ def web(
             f"--host: {host} can be reached from other machines, and there is no password; set"
             " JOBWIRE_WEB_TOKEN or JOBWIRE_WEB_USERS, or leave --host out"
         )
-    redis, source, keyspace = find_redis(url, namespace)
+    redis, source, keyspace, _ = find_redis(url, namespace)
     several = {"main": redis, **_named(also)} if also else redis
     here = Visitor(_person(), "admin")
     app = WebApp(

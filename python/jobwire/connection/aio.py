@@ -12,6 +12,7 @@ import redis
 from jobwire.connection import connect
 from jobwire.connection.connection import LOST, AsyncConnection
 from jobwire.connection.scripts import script
+from jobwire.errors import RedisTrouble
 from jobwire.protocol.wire import Local, Message, Op, dialogue
 
 __all__ = ["AsyncRedis"]
@@ -83,6 +84,9 @@ class AsyncRedis:
         except StopIteration as done:
             result: T = done.value
             return result
+        except RedisTrouble as error:
+            connect.shorten(error)
+            raise
         finally:
             talk.close()
 

@@ -397,6 +397,16 @@ def unreachable(url: str, error: Exception, advice: Callable[[], str] = str) -> 
     return unreachable
 
 
+def shorten(error: Exception) -> None:
+    """Remove the frames of an error if all are of jobwire: its text says what they hide."""
+    trace = error.__traceback__
+    while trace is not None:
+        if not trace.tb_frame.f_globals.get("__name__", "").startswith("jobwire."):
+            return
+        trace = trace.tb_next
+    error.__traceback__ = None
+
+
 def no_reply(url: str, error: Exception) -> NoReply:
     """Return the error for a connection that failed between command and reply."""
     reason = str(error) or type(error).__name__

@@ -9,9 +9,11 @@ from typing import Any, TypeAlias, TypeVar
 import redis
 
 from jobwire.connection import connect
+from jobwire.connection.blocking import check_loop
 from jobwire.connection.connection import LOST, Connection, packed
 from jobwire.connection.pool import ConnectionPool, PoolExhausted
 from jobwire.connection.scripts import script
+from jobwire.errors import RedisTrouble
 from jobwire.protocol.wire import Local, Message, Op, dialogue
 
 __all__ = ["SyncRedis"]
@@ -53,8 +55,13 @@ class SyncRedis:
         Raises:
             RedisTrouble: Its subclass says what is known about the state in Redis.
         """
+        check_loop()
         talk = dialogue(op, script)
-        return self._converse(talk, partial(next, talk))
+        try:
+            return self._converse(talk, partial(next, talk))
+        except RedisTrouble as error:
+            connect.shorten(error)
+            raise
 
     def start(self, op: Op[T]) -> Callable[[], T]:
         """Send an operation's first message; return the function that completes the operation.

@@ -17,8 +17,10 @@ django.setup()
 
 
 def _find_app() -> App:
-    from jobwire.django.project import app  # needs the settings, so it comes after the setup
+    # They need the settings, so they come after the setup.
+    from jobwire.django.project import app, refuse_mistakes
 
+    refuse_mistakes()
     return app
 
 

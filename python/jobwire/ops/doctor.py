@@ -66,12 +66,15 @@ class Finding:
     evidence: Mapping[str, Any] = field(default_factory=dict)
 
 
-def examine(keys: Keys, survey: Survey, limits: Limits | None = None) -> list[Finding]:
-    """Return the findings, errors first."""
+def examine(
+    keys: Keys, survey: Survey, limits: Limits | None = None, *, wait_replicas: int | None = None
+) -> list[Finding]:
+    """Return the findings, errors first; see `Operations.doctor`."""
     chosen = limits or Limits()
     found = [
         *_server(keys, survey, chosen),
         *_persistence(survey),
+        *_replicas(survey, wait_replicas),
         *_access(survey),
         *_clocks(survey, chosen),
         *_processes(survey),
@@ -174,6 +177,38 @@ def _persistence(survey: Survey) -> Iterator[Finding]:
                 "read the server's log; check the space on its disk",
                 {name: info[name]},
             )
+
+
+def _replicas(survey: Survey, wait_replicas: int | None) -> Iterator[Finding]:
+    """Compare the replicas that confirm a push with those that the server has."""
+    if wait_replicas is None or survey.info.get("role") != "master":
+        return
+    replicas = int(_number(survey.info, "connected_slaves"))
+    evidence = {"wait_replicas": wait_replicas, "connected_slaves": replicas}
+    if wait_replicas > replicas:
+        yield Finding(
+            "replicas-missing",
+            "error",
+            f"A push waits for {counted(wait_replicas, 'replica')}, and the server has "
+            f"{replicas}: each push takes half of its timeout and raises MaybeWritten.",
+            "start the replicas that are missing, or lower wait_replicas",
+            evidence,
+        )
+    elif wait_replicas < replicas:
+        loses = "a failover loses the pushes that no replica has copied yet"
+        if wait_replicas:
+            loses = (
+                "a primary that hangs, is replaced and comes back confirms pushes by the replicas "
+                "that were not promoted, and loses them"
+            )
+        yield Finding(
+            "replicas-unasked",
+            "note",
+            f"A push waits for {wait_replicas} of {counted(replicas, 'replica')}: {loses}.",
+            "set wait_replicas to the number of all replicas, if lost pushes matter; then a push "
+            "raises MaybeWritten while one of them is away",
+            evidence,
+        )
 
 
 def _access(survey: Survey) -> Iterator[Finding]:

@@ -255,12 +255,20 @@ class Operations:
         """
         return self._run(pages.job_near(self._keys, queue, position, digest, secret))
 
-    def doctor(self, limits: Limits | None = None) -> list[Finding]:
-        """Examine this Redis, its queues and its processes; return the findings, errors first."""
+    def doctor(
+        self, limits: Limits | None = None, *, wait_replicas: int | None = None
+    ) -> list[Finding]:
+        """Examine this Redis, its queues and its processes; return the findings, errors first.
+
+        Args:
+            limits: Values from which there is a finding.
+            wait_replicas: Replicas that must confirm a push of the application; None if it is not
+                known.
+        """
         latency = min(self._round_trip() for _ in range(ROUND_TRIPS))
         ahead = self._ahead()
         facts = self._run(survey.collect(self._keys, clock_ahead=ahead, latency=latency))
-        return doctor.examine(self._keys, facts, limits)
+        return doctor.examine(self._keys, facts, limits, wait_replicas=wait_replicas)
 
     def journal(self, *, limit: int = 100, before: str | None = None) -> list[JournalEntry]:
         """Return the acts of people, newest first.

@@ -95,7 +95,14 @@ def absolute(when: When, *, now: float, field: str = "at") -> float:
 def epoch(value: object, *, field: str = "at") -> float:
     """Return `value` if it can be an epoch second, unchanged. [SCHED-4]"""
     if not _is_number(value):
-        raise InvalidJob("SCHED-4", field, f"{value!r} is not a finite number of seconds")
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            raise InvalidJob("SCHED-4", field, f"{value!r} is not a finite number of seconds")
+        raise InvalidJob(
+            "SCHED-4",
+            field,
+            f"{value!r} is not a time; give seconds (300), timedelta(minutes=5) or an aware "
+            "datetime (datetime.now(UTC) + ...)",
+        )
     if value < 0:
         raise InvalidJob("SCHED-4", field, f"{value!r} is negative; no job runs before 1970")
     if value >= MILLISECONDS_FROM:

@@ -150,6 +150,11 @@ def send(name: Unknown) -> None: ...
 @app.job
 def pay(amount: decimal.Decimal, rate: float, rows: dict[str, decimal.Decimal | None], *more): ...
 
+two = jobwire.App()
+
+@two.job
+def charge(): ...
+
 @app.iterable()
 def walk(cursor: jobwire.Cursor, shop: int):
     yield shop
@@ -206,6 +211,9 @@ def test_ways_to_name_the_application(server: Server, project: Path) -> None:
         (["greet", "a", "1", "2"], "too many positional arguments; it is greet(name: str, "),
         (["walk", "1", "2"], "too many positional arguments; it is walk(shop: "),
         (["greet", "[1"], "'[1' looks like JSON and is not"),
+        (["greet", "Ada", "two"], "'two' does not fit parameter 'times: int': Expected `int`"),
+        (["pay", "1", "true"], "True does not fit parameter 'rate: float'"),
+        (["charge"], "no job 'charge'; shop:two defines it: -r shop:two; --any-class pushes"),
     ],
 )
 def test_enqueue_refuses_what_would_fail(
@@ -222,6 +230,10 @@ def test_enqueue_refuses_what_would_fail(
 def test_enqueue_pushes_any_class_on_request(server: Server, project: Path) -> None:
     ended = jobwire("enqueue", "Shop::Mail", "1", "--any-class", REDIS_URL=server.url, cwd=project)
     assert ended.returncode == 0, ended.stderr
+    assert ", not checked: the application does not define this job\n" in ended.stderr
+    (project / "jobwire.toml").unlink()
+    ended = jobwire("enqueue", "greeet", "Ada", REDIS_URL=server.url, cwd=project)
+    assert ", not checked: no application is named (-r)\n" in ended.stderr
     assert server.client().llen("shop:queue:default") == 1
 
 

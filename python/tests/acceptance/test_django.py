@@ -90,14 +90,31 @@ def test_manage_py_runs_a_worker_and_inspects_it(
     assert worker.wait(60) == 0, (tmp_path / "log").read_text()
 
 
-def test_a_mistake_in_the_settings_stops_the_worker(tmp_path: Path) -> None:
+def test_a_mistake_in_the_settings_is_an_error_of_the_checks(tmp_path: Path) -> None:
+    """Although modules with jobs import the application before the checks."""
     (tmp_path / "wrong.py").write_text(
         "from tests.django_site.settings import *\nJOBWIRE = {'ULR': 'redis://localhost'}\n"
     )
     path = os.pathsep.join([str(tmp_path), environment()["PYTHONPATH"]])
-    done = manage(tmp_path, "jobwire", "worker", DJANGO_SETTINGS_MODULE="wrong", PYTHONPATH=path)
-    assert done.returncode == 1
+    wrong = {"DJANGO_SETTINGS_MODULE": "wrong", "PYTHONPATH": path}
+    for words in (["check"], ["jobwire", "worker"]):
+        done = manage(tmp_path, *words, **wrong)
+        assert done.returncode == 1
+        assert "(jobwire.E002) JOBWIRE has the unknown key 'ULR'\n\tHINT: Did you mean 'URL'?" in (
+            done.stderr
+        )
+        assert "Traceback" not in done.stderr
+    done = manage(tmp_path, "jobwire", "inspect", "stats", **wrong)  # of no other Redis
+    assert (done.returncode, len(done.stderr.splitlines())) == (3, 1)
     assert "JOBWIRE has the unknown key 'ULR'. Did you mean 'URL'?" in done.stderr
+    served = subprocess.run(
+        [sys.executable, "-c", "import django; django.setup()"],
+        env=environment(DATABASE_DIR=str(tmp_path), **wrong),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "ImproperlyConfigured: JOBWIRE has the unknown key 'ULR'" in served.stderr
 
 
 def test_the_command_passes_its_words_on(tmp_path: Path) -> None:

@@ -222,5 +222,33 @@ def test_the_first_lines_say_who_and_where_without_the_password(
     identity = worker.identity(server.client())
     for words in (identity, "basic fetch", "Valkey 9.", f"127.0.0.1:{server.port}", "from --redis"):
         assert words in line["msg"]
-    assert "7 threads for high (3), low (1)" in worker.logged("capsule")[0]["msg"]
+    assert "7 threads for high (3), low (1)" in worker.logged("ready: ")[0]["msg"]
     assert "s3cret" not in worker.log.read_text()
+
+
+def test_the_recipe_for_structlog_gives_all_lines_one_format(
+    server: Server, workers: Workers, tmp_path: Path
+) -> None:
+    """The page is right: events and records, of application and worker, on one stream."""
+    page = (Path(__file__).parents[3] / "docs/how-to/logging.md").read_text("utf-8")
+    [recipe] = re.findall(r"```python\n(# structured\.py\n.*?)```", page, re.DOTALL)
+    (tmp_path / "structured.py").write_text(recipe)
+    client = server.client()
+    client.lpush(
+        "queue:default",
+        '{"class":"divide","args":[4,2],"jid":"works"}',
+        '{"class":"divide","args":[1,0],"jid":"fails","retry":false}',
+    )
+    worker = workers.start("structured:app", "--redis", server.url, log_format=None)
+    wait_until(lambda: client.get("stat:processed") == b"2")
+    worker.send(signal.SIGTERM)
+    assert worker.wait() == 0
+    lines = [json.loads(line) for line in worker.log.read_text().splitlines()]
+    assert all({"event", "level", "timestamp"} <= line.keys() for line in lines)
+    told = {
+        jid: [line["event"].partition(":")[0] for line in lines if line.get("jid") == jid]
+        for jid in ("works", "fails")
+    }
+    assert told["works"][:-1] == ["start", "divide", "the result is 2"]
+    assert told["works"][-1].startswith("done ")
+    assert told["fails"] == ["start", "divide", "fail"]

@@ -100,7 +100,7 @@ def test_completion_is_installed_by_one_command(
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
 def test_bash_completes_commands_and_options(tmp_path: Path) -> None:
-    (tmp_path / "script").write_text(jobwire("completion", "show", "--shell", "bash").stdout)
+    (tmp_path / "script").write_text(jobwire("completion", "show", "bash").stdout)
     program = tmp_path / "jobwire"
     program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m jobwire "$@"\n')
     program.chmod(0o755)
@@ -119,6 +119,10 @@ def test_bash_completes_commands_and_options(tmp_path: Path) -> None:
         assert done.stderr == ""
         return set(done.stdout.split())
 
+    (tmp_path / "shop.py").write_text(
+        "from jobwire import App\napp = App()\nprint('x')\n@app.job\ndef greet(): ...\n"
+    )
+    assert complete("jobwire", "enqueue", "-r", "shop:app", "gr") == {"greet"}
     assert complete("jobwire", "wor") == {"worker"}
     assert {"install", "show"} <= complete("jobwire", "completion", "")
     assert "--concurrency" in complete("jobwire", "worker", "--con")

@@ -18,6 +18,7 @@ import redis
 
 from harness.servers import Server, wait_until
 from jobwire import (
+    App,
     AsyncClient,
     Client,
     MaybeWritten,
@@ -507,3 +508,16 @@ def test_an_interrupted_thread_leaves_no_reply_behind(server: Server) -> None:
         for number in range(100):
             assert client.redis.run(echo(str(number))) == str(number).encode()
         assert client.push("A")
+
+
+@pytest.mark.parametrize("twin", [False, True])
+def test_the_traceback_has_few_frames_of_this_package(twin: bool) -> None:
+    """The line of the caller is near the end, where a person looks for it."""
+    job = App("redis://127.0.0.1:1/0", generation=8).job(name="Hard")(lambda: None)
+    with pytest.raises(RedisUnreachable) as caught:
+        asyncio.run(job.aenqueue()) if twin else job.enqueue()
+    names = [entry.name for entry in caught.traceback]
+    assert names[names.index("aenqueue" if twin else "enqueue") :] == [
+        "aenqueue" if twin else "enqueue",
+        "push",
+    ]

@@ -45,7 +45,9 @@ def served(web: Any) -> Iterator[str]:
     assert not thread.is_alive()
 
 
-def test_a_worker_inside_runs_jobs_and_ends_with_the_web_server(server: Server) -> None:
+def test_a_worker_inside_runs_jobs_and_ends_with_the_web_server(
+    server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
     app = App(server.url)
     started, ran = threading.Event(), []
 
@@ -65,10 +67,12 @@ def test_a_worker_inside_runs_jobs_and_ends_with_the_web_server(server: Server) 
     web = Starlette(
         routes=[Route("/", enqueue)], lifespan=lifespan(app, concurrency=1, timeout=0.2)
     )
+    caplog.set_level("INFO", "jobwire")
     with served(web) as url, Inspector(server.url) as inspector:
         assert httpx.get(url, params={"word": "tea"}).text == "ok"
         wait_until(lambda: ran == ["tea"])
         assert [process.concurrency for process in inspector.processes()] == [1]
+        assert "ready: 1 thread for default" in caplog.messages
         hold.enqueue()
         assert started.wait(30)
     with Inspector(server.url) as inspector:

@@ -19,7 +19,7 @@ from jobwire import JobFilter
 from jobwire.application.current import running
 from jobwire.protocol.payload import Job
 from jobwire.protocol.visible import visible
-from jobwire.worker.execute.joblog import ended, event, flush, insist, printed, set_up
+from jobwire.worker.execute.joblog import ended, event, flush, insist, printed, set_up, set_up_own
 from jobwire.worker.execute.log_format import HumanFormatter, JsonFormatter
 
 JOB = Job(b"{}", {"class": "Hard", "jid": "j1", "tags": ["a", "b"], "bid": "b1"}, "low")
@@ -466,3 +466,20 @@ def test_a_job_costs_one_write(monkeypatch: pytest.MonkeyPatch) -> None:
         root.handlers[:], root.level = before, level
     assert len(writes) == 101
     assert sum(text.count("\n") for text in writes) == 200
+
+
+def test_the_log_of_another_program_gets_a_handler_only_if_it_has_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    own = logging.getLogger("jobwire")
+    monkeypatch.setattr(own, "handlers", [])
+    monkeypatch.setattr(own, "level", logging.NOTSET)
+    set_up_own()  # pytest has handlers at the root
+    assert own.handlers == []
+    monkeypatch.setattr(logging.root, "handlers", [])
+    written = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", written)
+    for _ in range(2):
+        set_up_own()
+    event(logging.getLogger("jobwire.worker"), logging.INFO, "hello")
+    assert re.fullmatch(r"\S+ INFO    MainThread hello\n", written.getvalue())

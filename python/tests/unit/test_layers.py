@@ -39,7 +39,7 @@ JOBWIRE = {
     "bench": "*",
     "cli": "*",
     "django": "*",
-    "asgi": "errors application worker/process",
+    "asgi": "errors application worker/execute worker/process",
     "flask": "errors protocol application cli",
     "pytest_plugin": "*",
     "__main__": "cli",

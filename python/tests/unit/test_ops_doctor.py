@@ -63,6 +63,27 @@ def test_a_healthy_redis_has_no_finding() -> None:
 
 
 @pytest.mark.parametrize(
+    ("asked", "replicas", "code", "says"),
+    [
+        (None, 2, "", ""),
+        (0, 0, "", ""),
+        (2, 2, "", ""),
+        (2, 1, "replicas-missing", "waits for 2 replicas, and the server has 1: each push"),
+        (0, 2, "replicas-unasked", "0 of 2 replicas: a failover loses the pushes that no"),
+        (1, 2, "replicas-unasked", "1 of 2 replicas: a primary that hangs, is replaced and comes"),
+        (2, 3, "replicas-unasked", "2 of 3 replicas: a primary that hangs"),  # a majority
+    ],
+)
+def test_confirmations_are_compared_with_replicas(
+    asked: int | None, replicas: int, code: str, says: str
+) -> None:
+    facts = survey(info={"connected_slaves": str(replicas)})
+    findings = examine(Keys(), facts, wait_replicas=asked)
+    assert [one.code for one in findings] == ([code] if code else [])
+    assert all(says in one.sentence for one in findings)
+
+
+@pytest.mark.parametrize(
     ("info", "expected"),
     [
         ({"redis_version": "6.0.16"}, [("server-too-old", "error")]),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import UTC, date, datetime, timedelta, timezone
 from typing import Any
 
 import pytest
@@ -98,9 +98,10 @@ def test_a_raw_time_is_always_absolute() -> None:
 @pytest.mark.parametrize(
     ("value", "problem"),
     [
-        (True, "not a finite number"),
-        ("60", "not a finite number"),
-        (None, "not a finite number"),
+        (True, "not a time; give seconds"),
+        ("5m", r"'5m' is not a time; give seconds \(300\), timedelta\(minutes=5\) or an aware"),
+        (date(2026, 11, 28), "not a time; give seconds"),
+        (None, "not a time; give seconds"),
         (math.nan, "not a finite number"),
         (math.inf, "not a finite number"),
         (-math.inf, "not a finite number"),

@@ -127,7 +127,7 @@ def filter_of(given: dict[str, Any]) -> Filter:
 @contextmanager
 def opened(url: str | None, namespace: str | None) -> Iterator[Inspector]:
     """Open an inspector."""
-    redis, _, prefix = find_redis(url, namespace)
+    redis, _, prefix, _ = find_redis(url, namespace)
     with Inspector(redis, namespace=prefix) as inspector:
         yield inspector
 
@@ -138,7 +138,7 @@ def operating(url: str | None, namespace: str | None, role: Role = "admin") -> I
 
     The person in the journal is the user of the system, at this host.
     """
-    redis, _, prefix = find_redis(url, namespace)
+    redis, _, prefix, _ = find_redis(url, namespace)
     person = f"{_user()}@{socket.gethostname()}"
     with Operations(redis, namespace=prefix, person=person, role=role) as operations:
         yield operations

@@ -31,7 +31,17 @@ from jobwire.worker.execute.log_format import (
     words,
 )
 
-__all__ = ["LogFormat", "ended", "event", "flush", "insist", "is_set_up", "printed", "set_up"]
+__all__ = [
+    "LogFormat",
+    "ended",
+    "event",
+    "flush",
+    "insist",
+    "is_set_up",
+    "printed",
+    "set_up",
+    "set_up_own",
+]
 
 LogFormat = Literal["human", "json"]
 _log = logging.getLogger("jobwire.worker")
@@ -58,6 +68,17 @@ def set_up(
     root = logging.getLogger()
     root.handlers[:] = [_Lines(formatter, stream)]
     root.setLevel(level.upper())
+
+
+def set_up_own() -> None:
+    """Write the records of jobwire to standard error, unless this program has a log for them.
+
+    This is for a worker inside of another program, whose log is its own.
+    """
+    own = logging.getLogger("jobwire")
+    if not own.hasHandlers():
+        own.addHandler(_Lines(HumanFormatter(short=sys.stderr.isatty()), sys.stderr))
+        own.setLevel(own.level or logging.INFO)
 
 
 def insist(log_format: LogFormat | None, level: str | None, *, pid: bool = False) -> None:

@@ -11,7 +11,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Sequence
 from io import TextIOWrapper
 from queue import Empty, SimpleQueue
 from types import FrameType
@@ -19,20 +19,16 @@ from typing import Any, NamedTuple, TextIO
 
 import msgspec
 
-import jobwire
 from jobwire.application.app import App
 from jobwire.application.config import WorkerConfig
 from jobwire.application.redis_url import RedisAddress
-from jobwire.connection.connect import safe_url
 from jobwire.errors import RedisRefused, RedisTrouble, RedisUnreachable
 from jobwire.protocol.heartbeat import BEAT_INTERVAL_S, LEASE_S
-from jobwire.protocol.plural import counted
-from jobwire.protocol.server import ServerInfo
-from jobwire.settings.types import did_you_mean
 from jobwire.worker.background.heartbeat import rss
 from jobwire.worker.fetch.outage import next_pause
 from jobwire.worker.fetch.timings import DEFAULT_TIMINGS, Timings
 from jobwire.worker.process import notify
+from jobwire.worker.process.announce import announce
 from jobwire.worker.process.launcher import Launcher
 from jobwire.worker.process.notify import Notifier
 from jobwire.worker.process.report import REPORT_INTERVAL_S, RedisPlace, Report
@@ -152,7 +148,7 @@ class _Process:
             threading.Thread(target=self._watch, name=f"{DAEMON_PREFIX}-watch", daemon=True).start()
         if not self._wait_for_redis(source):
             return 0
-        _announce(self._launcher, self._launcher.start(), source)
+        announce(self._launcher, self._launcher.start(), source)
         self._started = True
         self._report()
         self._notifier.ready(self._describe())
@@ -421,55 +417,3 @@ def _report_death(thread: threading.ExceptHookArgs) -> None:
     if thread.exc_value is not None and not isinstance(thread.exc_value, SystemExit):
         name = thread.thread.name if thread.thread else "?"
         _log.error("thread %s died", name, exc_info=thread.exc_value)
-
-
-def _announce(launcher: Launcher, info: ServerInfo, source: str) -> None:
-    config = launcher.config
-    for name, capsule in config.capsules.items():
-        queues = ", ".join(
-            f"{queue} ({weight})" if weight else queue for queue, weight in capsule.queues.items()
-        )
-        _log.info("capsule %s: %s for %s", name, counted(capsule.concurrency, "thread"), queues)
-    served = {queue for capsule in config.capsules.values() for queue in capsule.queues}
-    _tell_of_unnamed(launcher.app, served)
-    _warn_of_unserved(launcher.app, served)
-    jobs = counted(len(launcher.app.jobs), "job class")
-    _log.info(
-        "jobwire %s, process %s, %s fetch, %s, %s %s at %s%s",
-        jobwire.__version__,
-        launcher.identity,
-        config.fetch,
-        jobs,
-        info.product,
-        info.version,
-        safe_url(launcher.url),
-        f" ({source})" if source else "",
-    )
-
-
-def _tell_of_unnamed(app: App, served: Set[str]) -> None:
-    """Log the queues of this worker that no job of the application names.
-
-    Programs may name a queue for one job, and Ruby has queues of its own, so only a name like that
-    of a queue that is left out is worth a warning.
-    """
-    left_out = app.queues.keys() - served
-    for queue in sorted(served - app.queues.keys()):
-        near = did_you_mean(queue, left_out, cutoff=0.7)
-        _log.log(
-            logging.WARNING if near else logging.INFO,
-            "queue %r: no job of the application names it%s",
-            queue,
-            f"; did you mean {near!r}?" if near else "",
-        )
-
-
-def _warn_of_unserved(app: App, served: Set[str]) -> None:
-    """Log the queues of the application that this worker does not serve."""
-    unserved = {queue: jobs for queue, jobs in app.queues.items() if jobs and queue not in served}
-    if unserved:
-        _log.warning(
-            "not served by this worker: %s; add %s, unless another worker serves them",
-            "; ".join(f"queue {queue} ({', '.join(jobs)})" for queue, jobs in unserved.items()),
-            " ".join(f"-q {queue}" for queue in unserved),
-        )

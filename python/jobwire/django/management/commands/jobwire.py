@@ -7,7 +7,7 @@ import os
 import sys
 from typing import Any
 
-from django.core.management.base import BaseCommand
+from django.core.management.base import BaseCommand, CommandError
 
 __all__ = ["Command"]
 
@@ -26,7 +26,11 @@ class Command(BaseCommand):
         django_options.add_argument("--settings")
         django_options.add_argument("--pythonpath")
         _, words = django_options.parse_known_args(argv[2:])
-        self._run(words)
+        try:
+            self._run(words)
+        except CommandError as error:  # of the checks
+            self.stderr.write(str(error), lambda text: text)
+            sys.exit(error.returncode)
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Run `jobwire`, for `call_command("jobwire", "inspect", "stats")`."""

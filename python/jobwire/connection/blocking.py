@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
-from asyncio import _get_running_loop  # None outside of a loop, and cheap enough for each push
+from asyncio import _get_running_loop  # unlike the public one, it returns None without a loop
 from opcode import opmap
 from types import FrameType
 
@@ -12,6 +12,13 @@ __all__ = ["check_loop"]
 
 # Their frames are between the call and the user's line: a task of Django calls its backend.
 _OURS = ("jobwire", "django", "django_tasks")
+_TWIN = "use `await ...a{method}()`"
+_TWINS = {
+    "JobType": _TWIN,
+    "JobwireBackend": _TWIN,  # of Django's tasks
+    "Client": "use AsyncClient or `app.aclient`",
+}
+_QUIET = ("__exit__", "close", "write")  # of `Client`, called where a loop ends or by a framework
 
 
 def check_loop() -> None:
@@ -23,17 +30,21 @@ def check_loop() -> None:
     """
     if _get_running_loop() is None:
         return
-    frame, level = sys._getframe(1), 2
-    while frame.f_back and _module(frame.f_back) in _OURS:
+    frame: FrameType | None = sys._getframe(1)
+    level, kind, method = 2, "", ""
+    while frame and (module := _module(frame)) in _OURS:
+        if module == "jobwire":
+            kind, _, method = frame.f_code.co_qualname.rpartition(".")
         frame, level = frame.f_back, level + 1
-    kind, _, method = frame.f_code.co_qualname.rpartition(".")
-    twin = "use AsyncClient or `app.aclient`" if kind == "Client" else f"use `await ...a{method}()`"
-    if frame.f_back and _awaits(frame.f_back):
+    if frame is None or kind not in _TWINS or method in _QUIET:
+        return
+    twin = _TWINS[kind].format(method=method)
+    if _awaits(frame):
         raise TypeError(f"{method}() cannot be awaited, and did nothing; {twin}")
     warnings.warn(
         f"{method}() in a coroutine blocks its event loop; {twin}",
         RuntimeWarning,
-        stacklevel=level + 1,
+        stacklevel=level,
     )
 
 
