@@ -26,6 +26,11 @@ def _hear(event: str, arguments: tuple[Any, ...]) -> None:
 sys.addaudithook(_hear)
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    # With Python 3.14, Hypothesis does not find its own reference among frozen objects.
+    config.addinivalue_line("filterwarnings", "ignore:It looks like .register_random.")
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_finish() -> None:
     """Take all that lives now out of later collections, which makes them quick."""
