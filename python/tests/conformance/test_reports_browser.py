@@ -11,6 +11,8 @@ from jobwire_conformance.reports.matrix import find
 from tests.conformance import browser, hostile
 from tests.conformance.pages import STORE
 
+pytestmark = pytest.mark.browser
+
 CONTRAST = """
 (() => {
   const light = (text) => {
@@ -38,7 +40,6 @@ CONTRAST = """
 """
 
 
-@pytest.mark.skipif(browser.program() is None, reason="there is no browser: install chromium")
 def test_a_real_browser_shows_the_pages(run_with_a_mistake: Path, tmp_path: Path) -> None:
     """No text overflows, the console is silent, and all text can be read."""
     pages = [run_with_a_mistake / "report.html", *hostile.pages(tmp_path)]
@@ -55,7 +56,6 @@ def test_a_real_browser_shows_the_pages(run_with_a_mistake: Path, tmp_path: Path
                     assert window.run("document.title") != "taken"
 
 
-@pytest.mark.skipif(browser.program() is None, reason="there is no browser: install chromium")
 def test_the_page_can_be_searched_and_needs_neither_mouse_nor_script(
     run_with_a_mistake: Path, tmp_path: Path
 ) -> None:
@@ -121,7 +121,6 @@ SEEN_IN_THE_MIDDLE = """
 """
 
 
-@pytest.mark.skipif(browser.program() is None, reason="there is no browser: install chromium")
 def test_the_matrix_is_filtered_and_its_address_shows_the_same_view(tmp_path: Path) -> None:
     page = tmp_path / "matrix.html"
     reports.put(page, reports.matrix_pages(find([STORE])[0])["matrix.html"])
@@ -155,7 +154,6 @@ def test_the_matrix_is_filtered_and_its_address_shows_the_same_view(tmp_path: Pa
         assert window.run("document.getElementById('filter').hidden") is True
 
 
-@pytest.mark.skipif(browser.program() is None, reason="there is no browser: install chromium")
 def test_an_address_opens_and_shows_its_place_in_the_matrix(tmp_path: Path) -> None:
     page = tmp_path / "matrix.html"
     reports.put(page, reports.matrix_pages(find([STORE])[0])["matrix.html"])

@@ -252,7 +252,7 @@ def test_the_one_file_needs_no_other(tmp_path: Path) -> None:
     assert "headerlink" not in text
 
 
-@pytest.mark.skipif(one_file.chromium() is None, reason="Chromium prints the PDF; `make site` says")
+@pytest.mark.browser
 def test_chromium_prints_the_one_file(tmp_path: Path) -> None:
     page, goal = tmp_path / "a.html", tmp_path / "a.pdf"
     page.write_text("<!doctype html><h1>One</h1>")
