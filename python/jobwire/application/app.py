@@ -384,7 +384,9 @@ class App(Clients):
     def on_error(self, handler: E) -> E:
         """Register `handler(job, error)` for each execution that fails. A decorator.
 
-        It is not called for a `TryAgain` of a job that is tried again.
+        It is not called for a `TryAgain` of a job that is tried again, nor for a payload that
+        cannot be decoded: that is not a job, goes to the dead set unchanged, and is an ERROR in
+        the log. [EXEC-3]
         """
         self.error_handlers.append(check_hook("app.on_error", handler, "job", "error"))
         return handler

@@ -96,6 +96,11 @@ a snapshot or promotes a replica, which forget acknowledged writes, delays singl
 two leases, damages the set of owners, and runs jobs that end the event loop or cancel all tasks. It
 fails if a job stays in flight for more than two heartbeats of a process that lives and does not run
 it.
+
+These runs do not refuse single commands by an ACL. There, each script adds a job before it removes
+it, and asks first whether it may remove or trim (SPEC.md, 19.1). So a user without one command
+loses no job, and the error names the command and the rule of `ACL SETUSER` that allows it. With
+servers before Redis 7.0, `fetch` cannot ask, and only the rules of SEC-3 protect it.
 """
 
 
