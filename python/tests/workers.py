@@ -84,6 +84,17 @@ def jobwire(
     *arguments: str, cwd: Path | None = None, **env: str
 ) -> subprocess.CompletedProcess[str]:
     """Run a command and wait for its end."""
+    if "worker" in arguments[:1]:  # starts processes of its own, which a forked one cannot do
+        return subprocess.run(
+            [sys.executable, "-m", "jobwire", *arguments],
+            cwd=cwd,
+            env=environment(**env),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=600,
+            check=False,
+        )
     return forking.run(
         *arguments, cwd=cwd or Path.cwd(), environment=environment(**env), timeout=600
     )

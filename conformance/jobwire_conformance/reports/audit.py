@@ -58,7 +58,9 @@ def load(root: Path) -> Tree:
             for path in sorted((suite / "cases").rglob("*.json"))
         },
         mutants={
-            path.stem: _json(path)["kills"] for path in sorted((suite / "mutants").rglob("*.json"))
+            mutant["mutant"]: mutant["kills"]
+            for path in sorted((suite / "mutants").glob("*.json"))
+            for mutant in _json(path)
         },
         results=[load_summary(path) for path in sorted((suite / "reports").rglob("*.json"))],
         kills=kills["mutants"],

@@ -198,7 +198,7 @@ def test_enqueue_uses_the_definition(server: Server, project: Path) -> None:
 def test_ways_to_name_the_application(server: Server, project: Path) -> None:
     (project / "jobwire.toml").unlink()
     assert pushed(server, project, "greet", "A", "-r", "shop:app")["queue"] == "mail"
-    assert pushed(server, project, "greet", "A", JOBWIRE_APP="shop.py")["queue"] == "mail"
+    assert pushed(server, project, "greet", "A", JOBWIRE_APP="shop.py:app")["queue"] == "mail"
     assert pushed(server, project, "greet", "A")["queue"] == "default"  # none is named
 
 

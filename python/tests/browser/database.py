@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 
 from harness.servers import Server, wait_until
 from jobwire import Client
@@ -18,7 +19,9 @@ RETRIED, DIED, LATER = "a" * 24, "b" * 24, "c" * 24  # jids
 def fill(server: Server, workers: Workers) -> WorkerProcess:
     """Fill queues, sets, counters and records; return a worker that runs two jobs."""
     client = server.client()
-    with Client(server.url) as push:
+    with Client(server.url) as push, warnings.catch_warnings():
+        # The thread of Playwright has a running loop, which does nothing meanwhile.
+        warnings.simplefilter("ignore", RuntimeWarning)
         push.push_bulk("Note", [[number] for number in range(20)])
         push.push("Fail", ["no such customer: 4711"])
         first = workers.start(APP, "--redis", server.url, "--timeout", "2")

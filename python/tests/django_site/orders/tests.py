@@ -413,7 +413,7 @@ class ProjectTest(TestCase):
             override_settings(JOBWIRE={"ULR": "x"}),
             self.assertRaisesMessage(ImproperlyConfigured, "Did you mean 'URL'?"),
         ):
-            project._make_app()
+            project.refuse_mistakes()
 
     def test_jobs_need_not_wait_at_all(self) -> None:
         from jobwire.django import project
