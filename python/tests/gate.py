@@ -201,7 +201,7 @@ def main(arguments: Sequence[str]) -> int:
         return 2
     tier, *more = arguments
     KEPT.mkdir(parents=True, exist_ok=True)
-    record, data = KEPT / f"{tier}.jsonl", KEPT / "coverage"
+    record, data = KEPT / f"{tier}.jsonl", KEPT / f"{tier}.coverage"
     record.unlink(missing_ok=True)
     shutil.rmtree(data, ignore_errors=True)
     covers = tier == "check" and not more
