@@ -119,7 +119,7 @@ def named_files(directory: Path) -> list[Path]:
     """Return the JSON files in all folders of a directory, by name. The folders are areas.
 
     Raises:
-        SuiteFault: Two files have the same name, which is the identity of a case or mutant.
+        SuiteFault: Two files have the same name, which is the identity of a case.
     """
     paths = sorted(directory.rglob("*.json"), key=lambda path: path.name)
     for former, path in pairwise(paths):

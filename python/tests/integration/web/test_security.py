@@ -275,6 +275,7 @@ def test_a_viewer_writes_nothing(server: Server) -> None:
     assert odd - absent - leading <= {"/bulk", "/changes/running"}, seen.pages
 
 
+@pytest.mark.process
 def test_no_page_has_a_hidden_part_or_its_digest(server: Server) -> None:
     """A viewer sees neither what is hidden nor a digest by which guesses of it can be tried."""
     client = server.client()
