@@ -8,7 +8,7 @@ wavered in build/gate/wavered.txt.
 
 A test that fails runs once more, alone, when all others have ended; if it passes then, it wavered.
 At most five may fail and two waver, and none of a guarantee: a job that is lost once in fifty runs
-is what those are for.
+is what those are for. A test process that ends is a failure of the test that it ran; one may.
 
 Exit status: 0 green, 1 red, 2 wrong usage, 130 interrupted.
 """
@@ -24,7 +24,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -42,6 +42,7 @@ ALLOWED_SKIPS = ROOT / "python" / "tests" / "allowed_skips.txt"
 
 MAX_SECOND_TRIES = 5
 MAX_WAVERED = 2
+MAX_CRASHES = 1
 MAX_CPU_S = 2.0
 
 # A hung test ends its worker, with the stacks of all threads.
@@ -61,7 +62,7 @@ class Run:
         passed: Number of tests that passed.
         skipped: Reason by test.
         failed: Text of the failure by test.
-        crashed: True if a worker process ended.
+        crashed: How each worker process ended that did not end in order.
         guarantees: Tests without a second try.
         heavy: Seconds of CPU by test without a marker, where they are too many.
         starters: Command by test without a marker, where it starts a Python process.
@@ -71,7 +72,7 @@ class Run:
     passed: int = 0
     skipped: dict[str, str] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
-    crashed: bool = False
+    crashed: list[str] = field(default_factory=list)
     guarantees: set[str] = field(default_factory=set)
     heavy: dict[str, float] = field(default_factory=dict)
     starters: dict[str, str] = field(default_factory=dict)
@@ -87,13 +88,15 @@ def read(lines: Iterable[str]) -> Run:
         if "left_out" in record:
             run.left_out = record["left_out"]
             continue
+        if "crashed" in record:
+            run.crashed.append(f"the test process {record['crashed']} {_ending(record['status'])}")
+            continue
         test = record["test"]
         if record.get("guarantee"):
             run.guarantees.add(test)
         if record["outcome"] == "failed":
             text = record["text"]
             run.failed[test] = f"{run.failed.get(test, '')}{text}\n"
-            run.crashed = run.crashed or "crashed while running" in text
         elif record["outcome"] == "skipped":
             run.skipped[test] = record.get("reason", "")
         elif record["when"] == "call":
@@ -110,17 +113,21 @@ def read(lines: Iterable[str]) -> Run:
 def to_try_again(run: Run, status: int) -> list[str]:
     """Return the tests that get a second try."""
     few = len(run.failed) <= MAX_SECOND_TRIES
-    if status != 1 or run.crashed or not few or run.failed.keys() & run.guarantees:
+    crashes = len(run.crashed) > MAX_CRASHES
+    if status != 1 or crashes or not few or run.failed.keys() & run.guarantees:
         return []
     return [*run.failed]
 
 
-def second_try(run: Run, tests: Sequence[str], tier: str) -> dict[str, str]:
+def second_try(
+    run: Run, tests: Sequence[str], tier: str, environment: Mapping[str, str]
+) -> dict[str, str]:
     """Run each of the tests alone; return the first error of those that pass now."""
     wavered = {}
     for test in tests:
         click.echo(f"\n=== second try, alone: {test}")
-        if subprocess.run(_command(tier, [*_ALONE, "-q", test]), cwd=ROOT).returncode == 0:
+        command = _command(tier, [*_ALONE, "-q", test])
+        if subprocess.run(command, cwd=ROOT, env=environment).returncode == 0:
             wavered[test] = run.failed.pop(test)
     return wavered
 
@@ -160,18 +167,26 @@ def closing_lines(
     )
     return [
         numbers,
-        *(f"failed: {test}: {_last(text)}" for test, text in run.failed.items()),
-        *(f"wavered: {test}: {_last(text)}" for test, text in wavered.items()),
+        *(f"failed: {test}: {_gist(text)}" for test, text in run.failed.items()),
+        *(f"wavered: {test}: {_gist(text)}" for test, text in wavered.items()),
+        *run.crashed,
         *(f"red: {line}" for line in found),
         *(f"skipped {n} times: {why}" for why, n in Counter(run.skipped.values()).most_common()),
         *(f"left out: {f'{n} tests of ' if n else ''}`{of}`" for of, n in run.left_out.items()),
     ]
 
 
-def _last(text: str) -> str:
-    """Return the last line of a failure that says what went wrong."""
-    lines = [line[2:].strip() for line in text.splitlines() if line.startswith("E ")]
-    return (lines or text.strip().splitlines() or [""])[0][:200]
+def _ending(status: int | None) -> str:
+    if status is None:
+        return "hangs"
+    return f"ended with signal {-status}" if status < 0 else f"ended with status {status}"
+
+
+def _gist(text: str) -> str:
+    """Return the line of a failure that says what went wrong."""
+    lines = text.strip().splitlines()
+    errors = [line[2:].strip() for line in lines if line.startswith("E ")]
+    return (errors[:1] or lines[-1:] or [""])[0][:200]
 
 
 def _command(tier: str, arguments: Sequence[str]) -> list[str]:
@@ -216,7 +231,7 @@ def main(arguments: Sequence[str]) -> int:
             _command(tier, [*options, *more]), cwd=ROOT, env=environment
         ).returncode
         run = read(record.read_text("utf-8").splitlines() if record.exists() else [])
-        wavered = second_try(run, to_try_again(run, status), tier)
+        wavered = second_try(run, to_try_again(run, status), tier, environment)
         if wavered and not run.failed:
             status = 0
         allowed = [

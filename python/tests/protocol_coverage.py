@@ -9,6 +9,7 @@ count as well.
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,6 +20,7 @@ __all__ = ["DIRECTORY"]
 
 DIRECTORY = os.environ.get("JOBWIRE_COVERAGE")
 _ROOT = Path(__file__).parent
+_SAVE_INTERVAL_S = 10.0
 _TRACED = (
     *("unit/", "property/"),
     *("integration/scripts/", "integration/inspector/", "integration/ops/"),
@@ -39,6 +41,7 @@ class _Tracer:
             source=[str(_ROOT.parent / "jobwire" / "protocol")],
         )
         self._on = False
+        self._saved_at = time.monotonic()
 
     def turn(self, on: bool) -> None:
         if on != self._on:
@@ -48,6 +51,12 @@ class _Tracer:
     def save(self) -> None:
         self.turn(False)
         self._coverage.save()
+        self._saved_at = time.monotonic()
+
+    def save_now_and_then(self) -> None:
+        """A process that is killed loses only the last seconds."""
+        if time.monotonic() - self._saved_at > _SAVE_INTERVAL_S:
+            self.save()
 
 
 _tracer = _Tracer(DIRECTORY) if DIRECTORY else None
@@ -58,6 +67,7 @@ if _tracer:
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
     if _tracer:
+        _tracer.save_now_and_then()
         _tracer.turn(item.path.relative_to(_ROOT).as_posix().startswith(_TRACED))
     return (yield)
 

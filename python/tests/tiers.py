@@ -15,9 +15,11 @@ import json
 import os
 import re
 import resource
+import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -186,9 +188,15 @@ class Recorder:
             )
 
     @pytest.hookimpl(optionalhook=True)
-    def pytest_testnodedown(self, node: Any) -> None:
-        """Keep what a worker of xdist says of the tests that it was not asked to run."""
+    def pytest_testnodedown(self, node: Any, error: object) -> None:
+        """Keep how a worker of xdist ended, and which tests it says it was not asked to run."""
         self._left_out = getattr(node, "workeroutput", {}).get("left_out") or self._left_out
+        if error:
+            # xdist reports the test that ran, but not the exit status.
+            process = node.gateway._io.popen
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(10)
+            self._write(crashed=node.gateway.id, status=process.returncode)
 
     def pytest_sessionfinish(self) -> None:
         self._write(left_out=self._left_out)
