@@ -13,8 +13,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from jobwire.spec import citations, document
-from jobwire.spec.document import Requirement, Section
 from jobwire_conformance import data
 from jobwire_conformance.mutation import mutants
 from jobwire_conformance.mutation.mutants import Mutant
@@ -23,6 +21,8 @@ from jobwire_conformance.reports.lossmap import WINDOWS, rows
 from jobwire_conformance.reports.matrix import Column, Matrix
 from jobwire_conformance.run import traffic
 from jobwire_conformance.run.run import every_case
+from jobwire_conformance.spec import citations, document
+from jobwire_conformance.spec.document import Requirement, Section
 from tests.tools.markdown import ROOT
 
 HISTORY = ROOT / "schema" / "history"

@@ -14,10 +14,10 @@ from itertools import pairwise
 from pathlib import PurePosixPath
 from typing import Any
 
-from jobwire.spec import history
-from jobwire.spec.document import Requirement, Section
 from jobwire_conformance.reports.lossmap import WINDOWS
 from jobwire_conformance.reports.matrix import SYMBOLS
+from jobwire_conformance.spec import history
+from jobwire_conformance.spec.document import Requirement, Section
 from tests.tools.markdown import ROOT
 from tests.tools.protocol_facts import Facts, Verdict, earlier
 

@@ -10,7 +10,7 @@ import re
 import sys
 from pathlib import Path
 
-from jobwire.spec import history
+from jobwire_conformance.spec import history
 
 ROOT = Path(__file__).resolve().parents[3]
 BEGIN, END = "<!-- changes of requirements -->\n", "<!-- end of the changes -->\n"
