@@ -13,7 +13,7 @@ from typing import NoReturn
 
 import click
 
-import jobwire
+from jobwire._version import __version__
 from jobwire.cli.exits import AppNotLoaded, report
 from jobwire.cli.groups import LazyGroup, Place, Plugin
 from jobwire.errors import JobwireError
@@ -58,7 +58,7 @@ _PROTOCOL = {
     },
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
-@click.version_option(jobwire.__version__, "-V", "--version", prog_name="jobwire")
+@click.version_option(__version__, "-V", "--version", prog_name="jobwire")
 def cli() -> None:
     """Background jobs for Python over Redis: a worker, a client, tools.
 
