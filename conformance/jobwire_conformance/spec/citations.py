@@ -24,7 +24,6 @@ _BRACKETED = re.compile(r"\[((?:X-)?[A-Z]{2,5}-\d+)\]")
 _GENERATED = {
     *("schema/requirements.json", "schema/registry.json", "lua/README.md"),
 }
-_HISTORY = "schema/history/"  # the records of earlier versions
 # These tests check the text and the tools; an implementation that does nothing passes them.
 _ABOUT_DOCUMENTS = {
     *("test_spec.py", "test_spec_data.py", "test_spec_document.py", "test_spec_form.py"),
@@ -75,8 +74,7 @@ def _all(root: Path) -> Iterator[tuple[str, str, str]]:
 def _files(root: Path, directory: str, pattern: str) -> Iterator[tuple[str, str]]:
     for path in sorted((root / directory).rglob(pattern)):
         place = path.relative_to(root).as_posix()
-        is_generated = place in _GENERATED or place.startswith(_HISTORY)
-        if not path.is_file() or path.suffix == ".pyc" or is_generated:
+        if not path.is_file() or path.suffix == ".pyc" or place in _GENERATED:
             continue
         try:
             yield place, path.read_text("utf-8")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
@@ -10,24 +9,18 @@ from pathlib import Path
 
 from jobwire_conformance import reports
 from jobwire_conformance.data import requirements
-from jobwire_conformance.mutation.kills import Table
-from jobwire_conformance.reports.kills import markdown, overview
 from jobwire_conformance.reports.matrix import find
 from jobwire_conformance.reports.matrix_markdown import overview_page
-from jobwire_conformance.reports.source_kills import FirstTry, section
 from jobwire_conformance.reports.summary import load
 
 __all__ = [
-    *("BUILT", "KILLS", "PAGES", "ROOT", "SOURCE_KILLS", "SPECIFICATION", "STORE"),
-    *("built_pages", "first_tries", "pages", "source_tables", "specification", "stale_pages"),
+    *("BUILT", "PAGES", "ROOT", "SPECIFICATION", "STORE"),
+    *("built_pages", "pages", "specification", "stale_pages"),
 ]
 
 ROOT = Path(__file__).resolve().parents[3]
 STORE = ROOT / "conformance" / "reports"
 BUILT = ROOT / "build" / "conformance"  # full reports, which are not committed
-KILLS = ROOT / "conformance" / "kills.json"
-FIRST_TRIES = ROOT / "conformance" / "first-tries.json"
-SOURCE_KILLS = ROOT / "conformance" / "source-kills"
 PAGES = ROOT / "docs" / "conformance"
 DRIVERS = ROOT / "conformance" / "drivers"
 SPECIFICATION = ROOT / "SPEC.md"
@@ -40,28 +33,12 @@ def pages() -> Mapping[str, bytes]:
     return {
         "matrix.md": overview_page(matrix, _reasons()).encode(),
         "loss-maps.md": reports.matrix_pages(matrix)["loss-maps.md"],
-        "kills.md": "\n".join(
-            [overview(json.loads(KILLS.read_bytes())), section(source_tables(), first_tries())]
-        ).encode(),
     }
 
 
-def source_tables() -> list[Table]:
-    """Return the tables of mistakes in sources, the reference's first."""
-    paths = sorted(SOURCE_KILLS.glob("*.json"), key=lambda path: (path.stem != "jobwire", path))
-    return [json.loads(path.read_bytes()) for path in paths]
-
-
-def first_tries() -> list[FirstTry]:
-    """Return the runs of mistakes that no check had met."""
-    tries: list[FirstTry] = json.loads(FIRST_TRIES.read_bytes())["first_tries"]
-    return tries
-
-
 def built_pages() -> Mapping[str, bytes]:
-    """Return the pages of build/conformance: every requirement and every mutant, with reasons."""
-    kills = markdown(json.loads(KILLS.read_bytes())).encode()
-    return {**reports.matrix_pages(find([STORE])[0]), "kills.md": kills}
+    """Return the pages of build/conformance: every requirement, with reasons."""
+    return reports.matrix_pages(find([STORE])[0])
 
 
 def specification() -> bytes:

@@ -74,7 +74,12 @@ def test_a_name_is_unique_in_all_areas(tmp_path: Path) -> None:
     for area in ("client", "worker"):
         (tmp_path / area).mkdir()
         (tmp_path / area / "same.json").write_text("{}")
-        mutant = {"mutant": "same", "kills": ["PUSH-1"], "cases": ["push-head"], "signals": {}}
+        mutant: dict[str, Any] = {
+            "mutant": "same",
+            "kills": ["PUSH-1"],
+            "cases": ["push-head"],
+            "signals": {"INT": ""},
+        }
         (tmp_path / f"{area}.json").write_text(json.dumps([mutant]))
     with pytest.raises(SuiteFault, match="two mutants have the name same; rename the newer one"):
         mutants.load(tmp_path)
@@ -236,9 +241,9 @@ class Checkout:
         for path, found in {
             self.root / "schema" / "requirements.json": {"requirements": self.requirements},
             suite / "cases" / "push.json": self.case,
-            suite / "mutants" / "wrong.json": self.mutant,
+            suite / "mutants" / "wrong.json": [self.mutant],
             suite / "reports" / "x" / "1.json": summary,
-            suite / "kills.json": {"kills": 1, "mutants": [self.kill]},
+            self.root / audit.KILLS: {"kills": 1, "mutants": [self.kill]},
         }.items():
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(json.dumps(found))
@@ -334,7 +339,7 @@ def test_the_command_ends_as_it_found_things(tmp_path: Path) -> None:
         return done.returncode, done.stdout, done.stderr
 
     status, _, err = said()
-    assert (status, "kills.json does not exist; --strict needs a checkout" in err) == (64, True)
+    assert (status, ".json does not exist; --strict needs a checkout" in err) == (64, True)
     tree = Checkout(tmp_path)
     tree.write()
     assert said() == (0, "", "2 requirements, 1 cases, 1 mutants, 1 runs: 0 faults\n")
@@ -342,3 +347,5 @@ def test_the_command_ends_as_it_found_things(tmp_path: Path) -> None:
     tree.write()
     status, out, _ = said(".")
     assert (status, out) == (1, f"mutant wrong: survived the checks of {KNOWN} (blocked: x)\n")
+    (tmp_path / audit.KILLS).unlink()  # no run is kept in a new checkout
+    assert said()[:2] == (0, "")

@@ -1,11 +1,13 @@
-"""The mutants of the source: their files, the patched copies, and the runs."""
+"""The mutants of the source: their lists, their places, the patched copies, and the runs."""
 
 from __future__ import annotations
 
-import json
+import ast
 import os
 import re
 import sys
+from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +18,95 @@ from jobwire_conformance import config, data
 from jobwire_conformance.cases import case as cases
 from jobwire_conformance.config import Config
 from jobwire_conformance.errors import SuiteFault, Usage
-from jobwire_conformance.mutation import kills, source
-from jobwire_conformance.reports.source_kills import FirstTry, section
-from tests.conformance.pages import first_tries, source_tables
+from jobwire_conformance.mutation import kills, source, syntax
 from tests.conformance.suite import ROOT
-
-pytestmark = pytest.mark.matrix  # quotes lines of the reference
+from tests.rows import over
 
 REFERENCE = ROOT / "conformance" / "drivers" / "python" / "conformance.toml"
-LISTS = sorted(data.source_mutants_directory().glob("*/*.json"))
+LISTS = sorted(data.source_mutants_directory().glob("*.json"))
+GO_SAMPLE = ROOT / "conformance" / "drivers" / "go-sample"
+
+
+@cache
+def tree_of(file: str) -> ast.Module:
+    return ast.parse((ROOT / file).read_text("utf-8"))
+
+
+def test_every_mutant_has_its_place() -> None:
+    """A run of the mutants takes too long for a change of one line; this shows what it would miss.
+
+    A local variable may be renamed, and a file laid out anew, without a change of a mutant.
+    """
+    names = {case.name for case in cases.load()}
+    go = "".join(path.read_text("utf-8") for path in GO_SAMPLE.rglob("*.go"))
+    switch = re.compile("|".join(re.findall(r'mistake\.Made\("([^"]+)"', go)))
+    faults = []
+    for path in LISTS:
+        for each in source.load_file(path):
+            faults += [f"{each.mutant.name}: no case {n}" for n in {*each.mutant.cases} - names]
+            if not each.patch and not switch.match(each.mutant.environment[source.MISTAKE]):
+                faults.append(f"{each.mutant.name}: the Go sample has no such mistake")
+            for edit in each.patch:
+                try:
+                    if isinstance(edit, source.SyntaxEdit):
+                        syntax.place(tree_of(edit.file), edit.function, edit.find, edit.put)
+                    else:
+                        edit.apply((ROOT / edit.file).read_text("utf-8"))
+                except SuiteFault as fault:
+                    faults.append(f"{each.mutant.name}: {edit.file} {fault}")
+    assert faults == []
+
+
+MODULE = """
+LIMIT = 5
+
+class Shop:
+    def sell(self, goods, count):
+        # a comment
+        price = (goods
+                 .price)
+        if count > LIMIT:
+            self.warn(count)
+            price = price - 1
+        for one in goods:
+            self.send(one, price)
+        return price * count
+"""
+
+
+@over(
+    ("find", "put", "now"),
+    [
+        ("cost * number", "cost + number", "return price + count"),
+        ("x > LIMIT", "x >= LIMIT", "if count >= LIMIT:"),
+        ("p = g.price", "p = g.cost", "price = goods.cost"),
+        ("self.warn(n)", "", "if count > LIMIT:\n            price = price - 1"),
+        ("a = a - 1", "", "self.warn(count)\n        for"),
+        ("self.warn(n)\n...", "", "if count > LIMIT:\n            pass"),
+        ("if n > LIMIT: ...", "if n: ...", "if count:\n            self.warn(count)"),
+        ("for o in g:\n  ...", "o = 1\n...", "one = 1\n        self.send(one, price)"),
+    ],
+)
+def test_a_place_is_found_by_its_syntax(find: str, put: str, now: str) -> None:
+    assert now in syntax.replaced(MODULE, "Shop.sell", find, put)
+
+
+@over(
+    ("function", "find", "put", "says"),
+    [
+        ("Shop.sell", "a - a", "a", "Shop.sell has 0 times, not once: 'a - a'"),
+        ("Shop.sell", "a * b + 1", "6", "Shop.sell has 0 times"),
+        ("Shop.sell", "p", "6", "times, not once: 'p'"),
+        ("Shop.buy", "1", "2", "has no Shop.buy"),
+        ("", "LIMIT = 6", "LIMIT = 7", "has 0 times"),
+        ("Shop.sell", "p * c", "p * one", "one must be in 'p [*] c' as well"),
+    ],
+)
+def test_a_place_that_is_not_there_once_is_refused(
+    function: str, find: str, put: str, says: str
+) -> None:
+    with pytest.raises(SuiteFault, match=says):
+        syntax.replaced(MODULE, function, find, put)
 
 
 @pytest.fixture
@@ -34,25 +116,9 @@ def reference(monkeypatch: pytest.MonkeyPatch) -> Config:
     return config.load(REFERENCE)
 
 
-@pytest.mark.parametrize("path", LISTS, ids=lambda path: f"{path.parent.name}/{path.stem}")
-def test_a_list_is_of_one_family_and_names_cases_that_check_its_requirements(path: Path) -> None:
-    by_name = {case.name: case for case in cases.load()}
-    for each in source.load_file(path):
-        families = {id_.partition("-")[0] for id_ in each.mutant.kills}
-        assert path.stem in families, each.mutant.name
-        assert set(each.mutant.cases) <= set(by_name), each.mutant.name
-
-
-def test_every_patch_applies_to_the_source(reference: Config) -> None:
-    for each in source.load("jobwire"):
-        for edit in each.patch:
-            text = (ROOT / edit.file).read_text("utf-8")
-            assert text.count(edit.old) == 1, f"{each.mutant.name}: {edit.file}"
-            assert edit.new != edit.old
-
-
+@pytest.mark.matrix
 def test_a_patched_copy_differs_in_the_patch_alone(reference: Config) -> None:
-    (mutant,) = (m for m in source.load("jobwire") if m.mutant.name == "pushes-at-the-tail")
+    (mutant,) = (m for m in source.load("jobwire") if m.mutant.name == "jitter-of-half-the-range")
     (edit,) = mutant.patch
     with source.patched(mutant.patch, reference) as variables:
         top = Path(variables["PYTHONPATH"].partition(":")[0]).parent
@@ -65,20 +131,17 @@ def test_a_patched_copy_differs_in_the_patch_alone(reference: Config) -> None:
     assert not top.exists()
 
 
-def test_a_text_that_is_not_there_once_is_refused(reference: Config) -> None:
-    edit = source.Edit("python/jobwire/errors.py", "no such text", "")
-    with (
-        pytest.raises(SuiteFault, match=re.escape("errors.py has 0 times, not once")),
-        source.patched([edit], reference),
-    ):
-        pytest.fail("the patch was applied")
-
-
-def test_other_files_cannot_be_patched(reference: Config) -> None:
-    with (
-        pytest.raises(SuiteFault, match=r"cannot change SPEC\.md"),
-        source.patched([source.Edit("SPEC.md", "a", "b")], reference),
-    ):
+@pytest.mark.process  # copies the reference
+@over(
+    ("edit", "says"),
+    [
+        (source.TextEdit("lua/done.lua", "no such text", ""), "done.lua has 0 times, not once"),
+        (source.SyntaxEdit("python/jobwire/errors.py", "X", "1", "2"), "errors.py has no X"),
+        (source.TextEdit("SPEC.md", "a", "b"), "cannot change SPEC.md"),
+    ],
+)
+def test_a_patch_that_does_not_fit_is_refused(reference: Config, edit: Any, says: str) -> None:
+    with pytest.raises(SuiteFault, match=re.escape(says)), source.patched([edit], reference):
         pytest.fail("the patch was applied")
 
 
@@ -87,38 +150,24 @@ def test_an_implementation_without_mutants_is_told_so() -> None:
         source.load("other")
 
 
-def test_a_mutant_is_found_by_a_check_of_its_requirement(reference: Config) -> None:
-    sources = source.Sources.of(reference)
-    (mutant,) = (each for each in sources.mutants if each.name == "pushes-at-the-tail")
-    table = kills.kill(
-        reference,
-        [mutant],
-        cases.load(),
-        program=valkey_program(),
-        plant=sources.planted,
-    )
-    sources.describe(table)
-    assert [(row["fate"], row["by"], row["operator"]) for row in table["mutants"]] == [
-        ("killed", ["push-head", "traffic"], "wrong-end")
-    ]
-
-
-def test_an_unchanged_copy_survives(reference: Config, tmp_path: Path) -> None:
+@pytest.mark.matrix
+@pytest.mark.parametrize("fate", ["killed", "survived"])
+def test_a_mutant_is_found_by_a_check_of_its_requirement(
+    fate: kills.Fate, reference: Config
+) -> None:
     """A patch that alters nothing has to survive, or every mutant would count as killed."""
-    same = {"file": "python/jobwire/errors.py", "old": '"""', "new": '"""'}
-    head = (ROOT / same["file"]).read_text("utf-8").partition("\n")[0]
-    same |= {"old": head, "new": head + " "}
-    row = {
-        **{"mutant": "nothing", "kills": ["PUSH-1"], "clause": "none", "operator": "other"},
-        **{"cases": ["push-head"], "patch": [same]},
-    }
-    path = tmp_path / "PUSH.json"
-    path.write_text(json.dumps({"mutants": [row]}))
-    sources = source.Sources(reference, source.load_file(path))
+    (mutant,) = (each for each in source.load("jobwire") if each.mutant.kills == ("PUSH-1",))
+    if fate == "survived":
+        same = "from __future__ import annotations"
+        mutant = replace(mutant, patch=[source.SyntaxEdit(mutant.patch[0].file, "", same, same)])
+    sources = source.Sources(reference, [mutant])
     table = kills.kill(
         reference, sources.mutants, cases.load(), program=valkey_program(), plant=sources.planted
     )
-    assert [row["fate"] for row in table["mutants"]] == ["survived"]
+    sources.describe(table)
+    (row,) = table["mutants"]
+    assert (row["fate"], row["clause"]) == (fate, mutant.clause)
+    assert bool(set(row["by"]) & {*mutant.mutant.cases}) is (fate == "killed")
 
 
 def _table(day: str, fates: dict[str, kills.Fate]) -> kills.Table:
@@ -148,52 +197,3 @@ def test_a_later_run_replaces_its_own_rows_and_dates_them() -> None:
         ("a", "killed", "2026-11-25"),
     ]
     assert table["started"] == kept["started"]
-
-
-def test_the_page_names_the_days_of_later_runs() -> None:
-    table = _table("2026-11-23", {"a": "killed"})
-    rows = table["mutants"]
-    rows += [{**rows[0], "mutant": "b", "clause": "c", "day": "2026-11-25"}]
-    rows[0]["clause"] = "c"
-    assert "| 2026-11-23; 1 on 2026-11-25 |" in section([table])
-
-
-def test_the_page_compares_the_first_try_with_today() -> None:
-    table = _table("2026-11-25", {"a": "killed", "b": "survived", "c": "killed"})
-    for row in table["mutants"]:
-        row["clause"] = "c"
-    tries: list[FirstTry] = [
-        {"day": "2026-11-25", "implementation": "x", "mistakes": 3, "missed": ["a", "b"]}
-    ]
-    assert "| x | 2026-11-25 | 3 | 1 (33.3 %) | 2 |" in section([table], tries)
-
-
-def test_the_missed_mistakes_of_a_first_try_are_among_the_mutants() -> None:
-    for each in first_tries():
-        known = {mutant.mutant.name for mutant in source.load(each["implementation"])}
-        assert set(each["missed"]) <= known, each["implementation"]
-        assert len(each["missed"]) < each["mistakes"] <= len(known)
-
-
-def test_every_mutant_has_a_row_in_a_stored_table() -> None:
-    for table in source_tables():
-        name = table["implementation"]["name"]
-        rows = {(row["mutant"], row["requirement"]) for row in table["mutants"]}
-        wanted = {(m.mutant.name, id_) for m in source.load(name) for id_ in m.mutant.kills}
-        assert rows == wanted, name
-
-
-PLANTED = json.loads((ROOT / "conformance" / "planted.json").read_bytes())["rows"]
-
-
-@pytest.mark.parametrize("row", PLANTED, ids=lambda row: str(row["mistake"]))
-def test_a_mistake_that_others_planted_is_found_by_a_case(row: dict[str, Any]) -> None:
-    """Two people who had written no check made these mistakes, and the suite of then was green."""
-    by = {
-        f"{table['implementation']['name']}/{kill['mutant']}": kill["by"]
-        for table in source_tables()
-        for kill in table["mutants"]
-        if kill["requirement"] == row["requirement"] and kill["fate"] == "killed"
-    }
-    for mutant in row["mutants"]:
-        assert set(by[mutant]) - {"traffic"}, mutant

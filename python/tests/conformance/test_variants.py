@@ -14,7 +14,7 @@ from jobwire_conformance import config, data
 from jobwire_conformance.cases import case as cases
 from jobwire_conformance.cli import conform
 from jobwire_conformance.errors import SuiteFault, Usage
-from jobwire_conformance.mutation import variants
+from jobwire_conformance.mutation import source, variants
 from jobwire_conformance.mutation.variants import Variant
 from tests.conformance.suite import ROOT, Quiet
 
@@ -25,12 +25,10 @@ ROUNDS = variants.rounds(ALL, cases.load())
 def sources_of(group: Sequence[Variant]) -> dict[str, str]:
     """Return the files that the patches change, as `mutation.source` applies them."""
     texts: dict[str, str] = {}
-    for variant in group:
-        for edit in variant.patch:
-            text = texts.get(edit.file) or (ROOT / edit.file).read_text("utf-8")
-            assert text.count(edit.old) == 1, f"{variant.name}: {edit.file}: {edit.old!r}"
-            assert edit.new != edit.old, variant.name
-            texts[edit.file] = text.replace(edit.old, edit.new)
+    for edit in source.in_order([edit for variant in group for edit in variant.patch]):
+        text = texts.get(edit.file) or (ROOT / edit.file).read_text("utf-8")
+        texts[edit.file] = edit.apply(text)
+        assert texts[edit.file] != text, edit
     return texts
 
 
@@ -112,18 +110,14 @@ def test_an_unknown_name_is_named() -> None:
 
 def test_a_variant_that_is_not_lawful_is_refused(plant: Path) -> None:
     """Otherwise a green run would say nothing."""
-    file = "python/jobwire/protocol/pushing.py"
-    tail = {
-        "file": file,
-        "old": 'command("LPUSH", keys.queue',
-        "new": 'command("RPUSH", keys.queue',
-    }
-    planted(plant, patch=[tail])
+    mutants = json.loads((data.source_mutants_directory() / "jobwire.json").read_bytes())["mutants"]
+    (mutant,) = (each for each in mutants if each["kills"] == ["PUSH-1"])
+    planted(plant, patch=mutant["patch"], cases=mutant["cases"])
     arguments = ["variants", "--sandboxes", "1", "--server", valkey_program()]
     done = CliRunner().invoke(conform, arguments, standalone_mode=False)
     assert done.return_value == 1, done.output
     assert "FAIL" in done.output
-    assert "push-head#PUSH-1: " in done.output
+    assert "#PUSH-1: " in done.output
 
 
 def test_a_lawful_variant_passes() -> None:

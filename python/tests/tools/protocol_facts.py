@@ -11,7 +11,6 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 from jobwire_conformance import data
 from jobwire_conformance.mutation import mutants
@@ -24,8 +23,6 @@ from jobwire_conformance.run.run import every_case
 from jobwire_conformance.spec import citations, document
 from jobwire_conformance.spec.document import Requirement, Section
 from tests.tools.markdown import ROOT
-
-HISTORY = ROOT / "schema" / "history"
 
 # The worst status of a requirement in an implementation decides over its row in the matrix.
 # A claim that did not check the requirement says nothing if another claim did.
@@ -147,11 +144,3 @@ class Facts:
     def mapped_windows(self) -> set[str]:
         """The loss windows of which at least one implementation has a map."""
         return {row.window for column in self.matrix.columns for row in rows(column.results)}
-
-
-# -- versions
-
-
-def earlier() -> list[Mapping[str, Any]]:
-    """Return the records of the versions in schema/history, the newest first."""
-    return [json.loads(path.read_bytes()) for path in sorted(HISTORY.glob("*.json"), reverse=True)]

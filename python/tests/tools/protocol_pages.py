@@ -1,4 +1,4 @@
-"""The pages of the protocol that are made from data: one a requirement, their index, the changes.
+"""The pages of the protocol that are made from data: one a requirement, their index, the matrix.
 
 Each function returns the text of a page. `pages` returns all of them with their places on the
 site. The places begin with the version, so that an address stays valid: `1.0/RETRY-4.md`.
@@ -6,20 +6,16 @@ site. The places begin with the version, so that an address stays valid: `1.0/RE
 
 from __future__ import annotations
 
-import difflib
 import html
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import pairwise
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
-from typing import Any
 
 from jobwire_conformance.reports.lossmap import WINDOWS
 from jobwire_conformance.reports.matrix import SYMBOLS
-from jobwire_conformance.spec import history
 from jobwire_conformance.spec.document import Requirement, Section
 from tests.tools.markdown import ROOT
-from tests.tools.protocol_facts import Facts, Verdict, earlier
+from tests.tools.protocol_facts import Facts, Verdict
 
 SPECIFICATION = "specification/index.md"
 LOSS_MAPS = "conformance/loss-maps.md"
@@ -45,7 +41,6 @@ def pages(facts: Facts, files: dict[str, str], *, with_pdf: bool) -> Iterator[tu
     """
     release = facts.release
     yield f"{release}/index.md", index_page(facts, with_pdf=with_pdf)
-    yield f"{release}/changes.md", changes_page(facts)
     yield f"{release}/matrix.md", matrix_page(facts)
     neighbours = [None, *facts.requirements, None]
     for number, requirement in enumerate(facts.requirements):
@@ -211,8 +206,7 @@ def _citations(facts: Facts, requirement: Requirement, files: dict[str, str]) ->
         return
     yield from ("", "## Files that name it", "")
     for kind, title in _KINDS.items():
-        places = [place for place in kinds.get(kind, []) if not place.startswith("schema/history/")]
-        if places:
+        if places := kinds.get(kind):
             yield f"- {title}: {', '.join(_place_link(place, files) for place in places)}"
 
 
@@ -259,8 +253,7 @@ def index_page(facts: Facts, *, with_pdf: bool) -> str:
             "# All requirements",
             "",
             f"Version {facts.version} has {len(facts.requirements)} requirements. Each has a page "
-            "of its own: its text, its reason, its checks, and the implementations that meet it. "
-            "[Changes](changes.md) lists the differences between versions.",
+            "of its own: its text, its reason, its checks, and the implementations that meet it.",
             "",
             f"<p>The whole specification is here as {links}.</p>",
             "",
@@ -366,126 +359,3 @@ def _matrix_row(facts: Facts, requirement: Requirement) -> str:
         f'<tr id="{name.lower()}"><th scope="row"><a href="{name}.md">{name}</a></th>'
         f"{''.join(cells)}</tr>"
     )
-
-
-# -- changes
-
-
-def changes_page(facts: Facts) -> str:
-    """Return the differences between the versions of schema/history and this one."""
-    versions = [facts.record, *earlier()]
-    lines = [
-        "# Changes between versions",
-        "",
-        "A program makes this page from the records of the requirements: the present one, and "
-        "those of earlier versions in `schema/history`.",
-        "",
-    ]
-    for newer, older in pairwise(versions):
-        lines += changes_between(older, newer)
-    if len(versions) == 1:
-        lines += ["There is no earlier version."]
-    return "\n".join(lines) + "\n"
-
-
-def changes_between(older: Mapping[str, Any], newer: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the lines of the part about two versions."""
-    before = {entry["id"]: entry for entry in older["requirements"]}
-    after = {entry["id"]: entry for entry in newer["requirements"]}
-    added = [name for name in after if name not in before]
-    gone = [name for name in before if name not in after]
-    retired = [n for n in after if after[n]["retired"] and not before.get(n, after[n])["retired"]]
-    reworded = [n for n in after if n in before and _words(after[n]) != _words(before[n])]
-    moved = [
-        (name, difference)
-        for name in after
-        if name in before and (difference := _differences(before[name], after[name]))
-    ]
-    is_draft = older["version"] == newer["version"]  # the text since the record was copied
-    goal = "the present text" if is_draft else newer["version"]
-    yield f"## From {older['version']} to {goal}"
-    yield ""
-    yield "| Change | Requirements |"
-    yield "| --- | --- |"
-    for title, names in (
-        ("new", added),
-        ("new text", reworded),
-        ("another profile, level, generation or test", [name for name, _ in moved]),
-        ("retired", retired),
-        ("removed", gone),
-    ):
-        yield f"| {title} | {len(names)} |"
-    if added:
-        yield from ("", "### New", "", '<dl class="changes">')
-        origins = {change.id: change.details[1:] for change in history.changes(older, newer)}
-        for name in added:
-            origin = f" <em>({'; '.join(origins[name])})</em>" if origins.get(name) else ""
-            yield f"{_term(name)}<dd>{inline(after[name]['text'])}{origin}</dd>"
-        yield from ("</dl>", "")
-    if moved:
-        yield from ("", "### Another profile, level, generation or test", "")
-        yield '<dl class="changes">'
-        yield from (f"{_term(name)}<dd>{difference}</dd>" for name, difference in moved)
-        yield from ("</dl>", "")
-    if retired:
-        yield from ("", "### Retired", "", '<dl class="changes">')
-        yield from (f"{_term(name)}<dd>{inline(after[name]['text'])}</dd>" for name in retired)
-        yield from ("</dl>", "")
-    if gone:
-        yield from ("", "### Removed", "", '<dl class="changes">')
-        yield from (f"<dt>{n}</dt><dd>{inline(before[n]['text'])}</dd>" for n in gone)
-        yield from ("</dl>", "")
-    if reworded:
-        yield from ("", "### New text", "", '<dl class="changes">')
-        for name in reworded:
-            difference = marked(_words(before[name]), _words(after[name]))
-            yield f"{_term(name)}<dd>{difference}</dd>"
-        yield from ("</dl>", "")
-
-
-def _term(name: str) -> str:
-    return f'<dt id="{name.lower()}"><a href="{name}.md">{name}</a></dt>'
-
-
-def _words(entry: Mapping[str, Any]) -> list[str]:
-    # The lines of a table are not words.
-    return re.sub(r"(?<!\\)\||(?<= )---(?= )", " ", str(entry["text"]).replace("**", "")).split()
-
-
-def _differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
-    """Return the differences of the first lines of two blocks, as HTML."""
-    found = []
-    for key, title in (
-        ("claims", "profiles"),
-        ("level", "level"),
-        ("generations", "generations"),
-        ("test", "test"),
-    ):
-        old, new = _value(before.get(key)), _value(after.get(key))
-        if key in before and key in after and old != new:
-            found.append(f"{title}: <del>{html.escape(old)}</del> <ins>{html.escape(new)}</ins>")
-    return "; ".join(found)
-
-
-def _value(value: object) -> str:
-    if isinstance(value, Mapping):  # the test of a requirement: its kind, and perhaps a reason
-        reason = value.get("reason")
-        return f"{value.get('kind')} ({reason})" if reason else str(value.get("kind"))
-    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
-
-
-def marked(before: Sequence[str], after: Sequence[str]) -> str:
-    """Return the words of a text, with those that went and those that came marked, as HTML."""
-    parts: list[str] = []
-    for kind, a, b, c, d in difflib.SequenceMatcher(None, before, after, False).get_opcodes():
-        if kind == "equal":
-            parts.append(html.escape(" ".join(after[c:d]), quote=False))
-            continue
-        parts += _wrapped("del", before[a:b])
-        parts += _wrapped("ins", after[c:d])
-    return " ".join(parts)
-
-
-def _wrapped(tag: str, words: Iterable[str]) -> list[str]:
-    text = html.escape(" ".join(words), quote=False)
-    return [f"<{tag}>{text}</{tag}>"] if text else []

@@ -28,10 +28,6 @@ def main(arguments: list[str], root: Path = ROOT) -> int:
     old = document.read((root / "SPEC.md").read_text("utf-8")).version
     if old is None or old == new:
         parser.error(f"SPEC.md has the version {old}")
-    kept = root / "schema" / "history" / f"{old}.json"
-    if not kept.exists():
-        kept.parent.mkdir(exist_ok=True)
-        kept.write_bytes((root / "schema" / "requirements.json").read_bytes())
     for path, before, after in places(root, old, new):
         text = path.read_text("utf-8")
         if before not in text:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 FRAGMENTS = Path(__file__).resolve().parents[3] / "changelog.d"
-NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*\.(?:spec|added|changed|deprecated|fixed)\.md")
+NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*\.(?:spec|added|changed|deprecated|removed|fixed)\.md")
 
 
 def problem(name: str, text: str) -> str | None:
@@ -32,7 +32,7 @@ def test_every_fragment_has_a_kind_and_a_text() -> None:
         ("rooms.changed.md", "A text.\n", True),
         ("two-words.spec.md", "A text.\n", True),
         ("rooms.md", "A text.\n", False),
-        ("rooms.removed.md", "A text.\n", False),
+        ("rooms.gone.md", "A text.\n", False),
         ("Rooms.changed.md", "A text.\n", False),
         ("rooms.changed.txt", "A text.\n", False),
         ("rooms.changed.md", " \n", False),

@@ -6,7 +6,6 @@ import json
 import re
 import tomllib
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -74,7 +73,7 @@ def test_every_page_of_the_navigation_exists_and_every_page_of_docs_is_in_it() -
     ]
     named = set(re.findall(r"'([\w/.-]+\.md)'", str(settings["project"]["nav"])))
     places = set(site.staged_places().values())
-    made = {f"1.0/{name}.md" for name in ("index", "changes", "matrix")}
+    made = {f"1.0/{name}.md" for name in ("index", "matrix")}
     assert named - places == made
     assert {
         place
@@ -185,47 +184,9 @@ def test_the_index_has_a_row_and_the_matrix_a_line_for_each_requirement(facts: F
     assert ".pdf" not in protocol_pages.index_page(facts, with_pdf=False)
 
 
-def test_changes_show_the_words_that_came_and_went() -> None:
-    before = ["a", "worker", "MUST", "not", "<run>", "it"]
-    after = ["a", "worker", "MUST", "run", "it", "now"]
-    assert protocol_pages.marked(before, after) == (
-        "a worker MUST <del>not &lt;run&gt;</del> <ins>run</ins> it <ins>now</ins>"
-    )
-
-
 def test_a_table_in_a_requirement_does_not_become_bars() -> None:
     text = "The fields **MUST** be:\n\n| Field | Text |\n| --- | --- |\n| `a` | b |"
     assert protocol_pages.inline(text) == "The fields <strong>MUST</strong> be: (table)"
-    page = "\n".join(
-        protocol_pages.changes_between(
-            {"version": "1", "requirements": [{"id": "A", "retired": None, "text": text}]},
-            {"version": "1", "requirements": [{"id": "A", "retired": None, "text": text + "c"}]},
-        )
-    )
-    assert "| ---" not in page.partition("### New text")[2]
-
-
-def test_changes_between_two_records_are_complete() -> None:
-    def record(version: str, **texts: str) -> dict[str, Any]:
-        entries: list[dict[str, Any]] = [
-            {
-                **{"id": name, "text": text, "sha256": text, "keyword": "MUST", "level": "interop"},
-                **{"generations": [], "claims": [], "retired": None},
-            }
-            for name, text in texts.items()
-        ]
-        return {"version": version, "requirements": entries}
-
-    page = "\n".join(
-        protocol_pages.changes_between(
-            record("1.0-draft.1", A="one", B="two", C="gone"),
-            record("1.0-draft.2", A="one", B="three", D="new"),
-        )
-    )
-    assert "## From 1.0-draft.1 to 1.0-draft.2" in page
-    for title, count in (("new", 1), ("new text", 1), ("removed", 1), ("retired", 0)):
-        assert f"| {title} | {count} |" in page
-    assert "<del>two</del> <ins>three</ins>" in page
 
 
 def test_each_schema_is_served_at_the_path_of_its_id() -> None:
