@@ -105,9 +105,10 @@ class ReliableFetcher:
         )
         self._request_thread: Callable[[], None] | None = None  # set before the first `take`
 
-        # Guards `_leader`, `_slots`, `_buffer`, `_followers`, `_prefetch`, `_broken`.
-        # Fields of jobs between buffer and thread, or on their way back.
+        # Fields of jobs between buffer and thread, or on their way back. Changed without a lock,
+        # because each operation on a set of strings is atomic.
         self._in_hand: set[str] = set()
+        # Guards `_leader`, `_slots`, `_buffer`, `_followers`, `_prefetch`, `_broken`.
         self._lock = threading.Lock()
         self._lead_free = threading.Condition(self._lock)  # for followers
         self._unblocked = threading.Condition(self._lock)  # for a blocked leader
