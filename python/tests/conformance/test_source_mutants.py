@@ -39,13 +39,13 @@ def test_every_mutant_has_its_place() -> None:
     """
     names = {case.name for case in cases.load()}
     go = "".join(path.read_text("utf-8") for path in GO_SAMPLE.rglob("*.go"))
-    switch = re.compile("|".join(re.findall(r'mistake\.Made\("([^"]+)"', go)))
+    found = re.findall(r'mistake\.Made\("(unchecked-|[^"]+)', go)
+    switch, listed = {*found}, set()
     faults = []
     for path in LISTS:
         for each in source.load_file(path):
             faults += [f"{each.mutant.name}: no case {n}" for n in {*each.mutant.cases} - names]
-            if not each.patch and not switch.match(each.mutant.environment[source.MISTAKE]):
-                faults.append(f"{each.mutant.name}: the Go sample has no such mistake")
+            listed |= {*each.mutant.environment.values()}
             for edit in each.patch:
                 try:
                     if isinstance(edit, source.SyntaxEdit):
@@ -55,6 +55,8 @@ def test_every_mutant_has_its_place() -> None:
                 except SuiteFault as fault:
                     faults.append(f"{each.mutant.name}: {edit.file} {fault}")
     assert faults == []
+    # The rest of these names is that of a field.
+    assert {re.sub("^unchecked-.*", "unchecked-", name) for name in listed} == switch
 
 
 MODULE = """
