@@ -60,6 +60,11 @@ def _is_chosen(tier: str, markers: set[str]) -> bool:
     return own == tier
 
 
+def _place(path: Path) -> str:
+    """Return a path below `python/tests`; `""` for one in another directory."""
+    return path.relative_to(_ROOT).as_posix() if path.is_relative_to(_ROOT) else ""
+
+
 _unread: Counter[str] = Counter()
 _MARKED = re.compile(r"^pytestmark = pytest\.mark\.(\w+)\b", re.M)
 
@@ -67,9 +72,9 @@ _MARKED = re.compile(r"^pytestmark = pytest\.mark\.(\w+)\b", re.M)
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Do not even import a directory or file whose tests all belong to another tier."""
     tier = config.getoption("--tier")
-    if not tier or not collection_path.is_relative_to(_ROOT):
+    if not tier:
         return None
-    name = collection_path.relative_to(_ROOT).as_posix()
+    name = _place(collection_path)
     marker, what = _BY_DIRECTORY.get(name, ""), f"`python/tests/{name}`"
     if collection_path.suffix == ".py" and (mark := _MARKED.search(collection_path.read_text())):
         marker = mark[1]
@@ -87,7 +92,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def _set_markers(item: pytest.Item) -> None:
-    where = item.path.relative_to(_ROOT).as_posix() if item.path.is_relative_to(_ROOT) else ""
+    where = _place(item.path)
     for directory, marker in _BY_DIRECTORY.items():
         if where.startswith(f"{directory}/"):
             item.add_marker(marker)

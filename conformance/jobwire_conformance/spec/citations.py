@@ -7,6 +7,7 @@ import json
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ _BRACKETED = re.compile(r"\[((?:X-)?[A-Z]{2,5}-\d+)\]")
 _GENERATED = {
     *("schema/requirements.json", "schema/registry.json", "lua/README.md"),
 }
+_TESTS = ("python/tests", "conformance/tests")
 # These tests check the text and the tools; an implementation that does nothing passes them.
 _ABOUT_DOCUMENTS = {
     *("test_spec.py", "test_spec_data.py", "test_spec_document.py", "test_spec_form.py"),
@@ -55,7 +57,7 @@ def _all(root: Path) -> Iterator[tuple[str, str, str]]:
     for place, text in _files(root, "fixtures", "*.json"):
         for inner, identifier in _covers(json.loads(text)):
             yield "fixture", f"fixtures/{inner}" if inner else place, identifier
-    for place, text in _files(root, "python/tests", "*.py"):
+    for place, text in chain.from_iterable(_files(root, name, "*.py") for name in _TESTS):
         is_test = Path(place).name.startswith("test_")
         if is_test and Path(place).name not in _ABOUT_DOCUMENTS:
             for inner, identifier in _in_test(text):
@@ -64,7 +66,8 @@ def _all(root: Path) -> Iterator[tuple[str, str, str]]:
             yield from (("prose", place, identifier) for identifier in CITATION.findall(text))
     for directory in ("docs", "examples", "conformance", "benchmarks"):
         for place, text in _files(root, directory, "*"):
-            yield from (("prose", place, identifier) for identifier in CITATION.findall(text))
+            if not place.startswith(_TESTS):
+                yield from (("prose", place, identifier) for identifier in CITATION.findall(text))
     for name in ("README.md", "CHANGELOG.md"):
         if (root / name).is_file():
             text = (root / name).read_text("utf-8")

@@ -110,7 +110,14 @@ def _listed(requirements: Iterable[Requirement]) -> str:
 def _names(places: Iterable[str]) -> str:
     """Return the files of places, each once and without the common directories."""
     files = dict.fromkeys(place.partition("::")[0] for place in places)
-    prefixes = ("python/jobwire/", "python/tests/", "schema/", "lua/", "fixtures/")
+    prefixes = (
+        "python/jobwire/",
+        "python/tests/",
+        "conformance/tests/",
+        "schema/",
+        "lua/",
+        "fixtures/",
+    )
     return ", ".join(
         next((f.removeprefix(p) for p in prefixes if f.startswith(p)), f).rsplit(".", 1)[0]
         for f in files
