@@ -66,7 +66,7 @@ class Run:
         guarantees: Tests without a second try.
         heavy: Seconds of CPU by test without a marker, where they are too many.
         starters: Command by test without a marker, where it starts a Python process.
-        left_out: What belongs to other tiers.
+        left_out: Tests, files and directories of other tiers.
     """
 
     passed: int = 0

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from jobwire.spec import annexes, checks, document, record, registry
+from jobwire_conformance.spec import annexes, checks, document, record, registry
 
 ROOT = Path(__file__).resolve().parents[3]
 VERSION = re.compile(r"\d+\.\d+(?:\.\d+)?(?:-(?:draft|rc)\.\d+)?")

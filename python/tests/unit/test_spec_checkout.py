@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from jobwire.spec import lints, record, registry, scripts, trace, traps
-from jobwire.spec.citations import cited
-from jobwire.spec.document import Document, read
+from jobwire_conformance.spec import lints, record, registry, scripts, trace, traps
+from jobwire_conformance.spec.citations import cited
+from jobwire_conformance.spec.document import Document, read
 from tests.spec_sample import REWORDED, SPEC, edited
 
 

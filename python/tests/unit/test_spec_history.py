@@ -7,8 +7,8 @@ import re
 
 import pytest
 
-from jobwire.spec import lints, record
-from jobwire.spec.document import read
+from jobwire_conformance.spec import lints, record
+from jobwire_conformance.spec.document import read
 from tests.schemas import problems
 from tests.spec_sample import RELEASED, REWORDED, SPEC, edited
 

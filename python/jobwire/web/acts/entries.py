@@ -10,8 +10,8 @@ from jobwire.errors import ConfigError, PayloadError
 from jobwire.inspect.entry import QUEUE, Entry, SetName
 from jobwire.inspect.formats import seconds
 from jobwire.ops import BulkAct
-from jobwire.protocol.plural import counted
 from jobwire.protocol.times import instant
+from jobwire.text import counted
 from jobwire.web.jobs import split_key
 from jobwire.web.places import SETS
 from jobwire.web.visit import Redirect, Visit

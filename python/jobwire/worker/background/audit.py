@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 from jobwire.connection.sync import SyncRedis
 from jobwire.protocol.keys import Keys
-from jobwire.protocol.plural import counted
 from jobwire.protocol.reliable import held_fields, put_back, sequence_number
+from jobwire.text import counted
 from jobwire.worker.fetch.outbox import Outbox
 from jobwire.worker.fetch.reliable import ReliableFetcher
 

@@ -26,7 +26,6 @@ from jobwire.connection.sync import SyncRedis
 from jobwire.errors import NoReply, RedisTrouble
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.ordering import QueueOrder
-from jobwire.protocol.plural import counted
 from jobwire.protocol.reliable import (
     Fetched,
     InFlightJob,
@@ -38,6 +37,7 @@ from jobwire.protocol.reliable import (
 )
 from jobwire.protocol.times import utc_day
 from jobwire.protocol.wire import Script, once
+from jobwire.text import counted
 from jobwire.worker.fetch.buffer import Buffer, Slots
 from jobwire.worker.fetch.inflight import FetchesInFlight, PendingFetch, SequenceNumbers
 from jobwire.worker.fetch.leader import Event, Leader, State

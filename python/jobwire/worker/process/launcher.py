@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection, Mapping
 from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, TypeVar
 
-import jobwire
+from jobwire._version import __version__
 from jobwire.application.app import App
 from jobwire.application.config import WorkerConfig
 from jobwire.application.lifecycle import Callback, Event
@@ -33,10 +33,10 @@ from jobwire.protocol.heartbeat import LEASE_S, Work, process_info
 from jobwire.protocol.key_types import explained
 from jobwire.protocol.metrics import Metrics
 from jobwire.protocol.ordering import QueueOrder
-from jobwire.protocol.plural import counted
 from jobwire.protocol.server import ServerInfo, check_server
 from jobwire.protocol.times import Generation
 from jobwire.protocol.wire import command, once
+from jobwire.text import counted
 from jobwire.worker.background.audit import Audit, gather
 from jobwire.worker.background.canceller import Canceller
 from jobwire.worker.background.heartbeat import HeartbeatThread, rss
@@ -173,7 +173,7 @@ class Launcher:
                 tag=config.tag,
                 labels=config.labels,
                 capsules=[capsule.shape for capsule in self._capsules],
-                version=f"jobwire {jobwire.__version__}",
+                version=f"jobwire {__version__}",
             ),
             concurrency=config.concurrency,
             works=self.works,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Container, Iterator
 
-from jobwire.spec.document import CITATION, Document, Requirement
+from jobwire_conformance.spec.document import CITATION, Document, Requirement
 
 __all__ = ["LINTS", "Hit", "hits"]
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
-from jobwire.spec import verdicts
-from jobwire.spec.document import Document
 from jobwire_conformance.judge.payloads import View
 from jobwire_conformance.judge.schemas import can_judge
+from jobwire_conformance.spec import verdicts
+from jobwire_conformance.spec.document import Document
 
 __all__ = ["problems"]
 

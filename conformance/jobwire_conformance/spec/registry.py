@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from jobwire.spec.document import CITATION, Document
+from jobwire_conformance.spec.document import CITATION, Document
 
 __all__ = ["FORMAT", "Table", "build", "render", "tables"]
 

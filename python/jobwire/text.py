@@ -1,16 +1,24 @@
-"""Text that cannot control a terminal or deceive a reader: unprintable characters as escapes.
+"""Text for people: numbers with their nouns, and escapes for unprintable characters.
 
-Unprintable are control characters, marks of direction and of zero width, separators of lines and
-paragraphs, blanks other than the space, lone surrogates, and code points without a character.
+Unprintable characters could control a terminal or deceive a reader: control characters, marks of
+direction and of zero width, separators of lines and paragraphs, blanks other than the space, lone
+surrogates, and code points without a character.
 """
 
 from __future__ import annotations
 
 import re
 
-__all__ = ["visible", "visible_json"]
+__all__ = ["counted", "visible", "visible_json"]
 
 _UNUSUAL = re.compile(r"[^ -~]+")
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun: `1 job`, `2,000 jobs`, `0 processes`."""
+    if number == 1:
+        return f"1 {noun}"
+    return f"{number:,} {noun}{'es' if noun.endswith('s') else 's'}"
 
 
 def visible(text: str) -> str:

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any, NamedTuple
 
-from jobwire.connection import data
-from jobwire.spec.verdicts import Verdict, judge
+from jobwire_conformance import data
 from jobwire_conformance.judge.payloads import PLACES, Place, View
+from jobwire_conformance.spec.verdicts import Verdict, judge
 
 __all__ = ["Judged", "entries", "judge_entry", "place_of", "shape_problems"]
 
@@ -101,5 +101,4 @@ def place_of(entry: dict[str, Any]) -> Place | None:
 def _validator() -> Any:
     from jsonschema import Draft202012Validator  # an extra
 
-    schema = json.loads(data.path("schema/fixture.json").read_text("utf-8"))
-    return Draft202012Validator(schema)
+    return Draft202012Validator(data.schema("fixture"))

@@ -9,9 +9,9 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from jobwire.spec import oracle
-from jobwire.spec.annexes import Annex
-from jobwire.spec.document import Document, Requirement
+from jobwire_conformance.spec import oracle
+from jobwire_conformance.spec.annexes import Annex
+from jobwire_conformance.spec.document import Document, Requirement
 
 __all__ = ["FORMAT", "Record", "build", "changed", "forbidden", "render"]
 

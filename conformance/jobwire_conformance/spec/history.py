@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from jobwire.spec.record import Record
+from jobwire_conformance.spec.record import Record
 
 __all__ = ["Change", "changes", "markdown"]
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, cast
 
-from jobwire.connection.sync import SyncRedis
-from jobwire.protocol.wire import Batch, Command, ErrorReply, Op
+import redis
+
 from jobwire_conformance.judge.payloads import PLACES, Place
 
 __all__ = ["Odd", "Stored", "stored"]
@@ -79,7 +79,7 @@ _FORMS = tuple(
 )
 
 
-def stored(server: SyncRedis, limit: int, namespace: str = "") -> Iterator[Stored | Odd]:
+def stored(server: redis.Redis, limit: int, namespace: str = "") -> Iterator[Stored | Odd]:
     """Yield the objects of the protocol in a server, key by key.
 
     The keys come from SCAN. A key that appears or disappears meanwhile may be left out.
@@ -91,20 +91,19 @@ def stored(server: SyncRedis, limit: int, namespace: str = "") -> Iterator[Store
         namespace: Prefix of the keys.
     """
     seen: set[bytes] = set()
-    cursor: Any = b"0"
+    cursor = 0
     pattern = re.sub(r"([*?\[\]\\])", r"\\\1", namespace) + "*"
     while True:
-        step = Command(("SCAN", cursor, "MATCH", pattern, "COUNT", _PAGE))
-        ((cursor, keys),) = server.run(_ask([step]))
-        keys = [key for key in keys if key not in seen]
+        cursor, page = cast(tuple[int, list[bytes]], server.scan(cursor, pattern, _PAGE))
+        keys = [key for key in page if key not in seen]
         seen.update(keys)  # SCAN may return a key twice
         yield from _of_keys(server, keys, limit, namespace)
-        if int(cursor) == 0:
+        if cursor == 0:
             return
 
 
 def _of_keys(
-    server: SyncRedis, keys: Sequence[bytes], limit: int, namespace: str
+    server: redis.Redis, keys: Sequence[bytes], limit: int, namespace: str
 ) -> Iterator[Stored | Odd]:
     known = []
     for key in keys:
@@ -112,8 +111,10 @@ def _of_keys(
         form = next((form for form in _FORMS if form.pattern.fullmatch(name)), None)
         if form is not None:
             known.append((key, name, form))
-    types = server.run(_ask([Command(("TYPE", key)) for key, _, _ in known]))
-    for (key, name, form), stored_type in zip(known, types, strict=True):
+    pipeline = server.pipeline(transaction=False)
+    for key, _, _ in known:
+        pipeline.type(key)
+    for (key, name, form), stored_type in zip(known, pipeline.execute(), strict=True):
         found = _text(stored_type)
         if found == form.type:
             yield from _of_key(server, key, name, form, limit)
@@ -122,41 +123,35 @@ def _of_keys(
 
 
 def _of_key(
-    server: SyncRedis, key: bytes, name: str, form: _Form, limit: int
+    server: redis.Redis, key: bytes, name: str, form: _Form, limit: int
 ) -> Iterator[Stored | Odd]:
-    if form.type == "hash":
-        (length,) = server.run(_ask([Command(("HLEN", key))]))
-        if length > limit:
+    try:
+        if form.type == "hash" and (length := server.hlen(key)) > limit:
             yield Odd(name, form.rule, f"left out: {length} fields, more than --limit {limit}", "")
             return
-    range_of = {"list": "LRANGE", "zset": "ZRANGE"}.get(form.type)
-    step = Command((range_of, key, 0, limit - 1)) if range_of else Command(("HGETALL", key))
-    (reply,) = server.run(_ask([step]))
-    if isinstance(reply, ErrorReply):
-        yield Odd(name, form.rule, f"left out: {reply.message}", "")
-    elif form.schema == "payload":
+        if form.type == "list":
+            reply: Any = server.lrange(key, 0, limit - 1)
+        elif form.type == "zset":
+            reply = server.zrange(key, 0, limit - 1)
+        else:
+            reply = server.hgetall(key)
+    except redis.ResponseError as error:
+        yield Odd(name, form.rule, f"left out: {error}", "")
+        return
+    if form.schema == "payload":
         place = next(place for place in PLACES if name.partition(":")[0] == place)
         for number, text in enumerate(reply):
             yield Stored(f"{name} {number}", "payload", place, text)
     elif form.type == "list":
         yield Stored(name, form.schema, None, _json([_text(word) for word in reply]))
     else:
-        is_map = isinstance(reply, dict)
-        pairs = reply.items() if is_map else zip(reply[::2], reply[1::2], strict=True)
-        fields = {_text(field): value for field, value in pairs}
+        fields = {_text(field): value for field, value in reply.items()}
         if form.schema == "work":
             for field, value in fields.items():
                 yield Stored(f"{name} {field}", "work", None, value)
         elif fields:
             texts = {field: _text(value) for field, value in fields.items()}
             yield Stored(name, form.schema, None, _json(texts))
-
-
-def _ask(commands: Sequence[Command]) -> Op[list[Any]]:
-    if not commands:
-        return []
-    replies: list[Any] = yield Batch(commands)
-    return replies
 
 
 def _text(word: Any) -> str:

@@ -3,28 +3,24 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import click
 
-from jobwire.protocol.plural import counted
-from jobwire.protocol.visible import visible, visible_json
-
-if TYPE_CHECKING:
-    from jobwire.spec.verdicts import Level, Verdict
-    from jobwire_conformance.judge.payloads import Place, Role, View
+from jobwire_conformance.cli import report
+from jobwire_conformance.errors import EnvironmentFault
+from jobwire_conformance.judge.objects import OBJECTS
+from jobwire_conformance.judge.payloads import Place, Role, View
+from jobwire_conformance.judge.schemas import can_judge
+from jobwire_conformance.spec import fixture_files, verdicts
+from jobwire_conformance.spec.verdicts import Level, Verdict
+from jobwire_conformance.wire.text import one_line
 
 __all__ = ["validate"]
-
-# The names in `objects.OBJECTS`, which needs an optional dependency; a test compares the two.
-_SCHEMAS = (
-    "payload",
-    *("process-info", "identity", "work", "iteration", "metrics", "marks", "signals", "private"),
-    "cron",
-)
 
 
 class _Text(NamedTuple):
@@ -43,8 +39,6 @@ class _Check(NamedTuple):
 
     def verdicts(self, text: bytes) -> list[Verdict]:
         """Return the verdicts of all rules on one text."""
-        from jobwire.spec import verdicts
-
         level = self.level if self.view.role == "writer" else "robust"
         if self.schema == "payload":
             return verdicts.judge(text, self.view, level)
@@ -55,7 +49,7 @@ class _Check(NamedTuple):
 @click.argument("files", metavar="[FILE|-]...", nargs=-1)
 @click.option(
     "--schema",
-    type=click.Choice(_SCHEMAS),
+    type=click.Choice(["payload", *OBJECTS]),
     help="The kind of the objects. A hash is a JSON object of texts, a list is a JSON array. "
     "Default: payload.",
 )
@@ -123,10 +117,6 @@ def validate(
 
     Exit status: 0 all valid; 1 some invalid; 2 wrong usage.
     """
-    from jobwire_conformance.judge.objects import OBJECTS
-    from jobwire_conformance.judge.payloads import View
-    from jobwire_conformance.judge.schemas import can_judge
-
     if not can_judge():
         raise click.UsageError("needs jsonschema: pip install 'jobwire[conformance]'")
     view = View(role or ("writer" if generation else "reader"), place, generation or "8.1")
@@ -147,7 +137,7 @@ def validate(
     fixtures = 0
     for file in files:
         content = _content(file)
-        entries = None if lines or schema != "payload" else _entries(content)
+        entries = None if lines or schema != "payload" else fixture_files.entries(content)
         if entries is not None:
             fixtures += _fixture(entries, None if is_default else view, as_json)
             continue
@@ -161,17 +151,20 @@ def validate(
         invalid += any(verdict.broken for verdict in judged)
         _report(text.name, judged, as_json, check=check)
     if len(texts) > 1 and not as_json:
-        click.echo(f"{counted(len(texts), 'object')}, {invalid} invalid", err=True)
+        click.echo(f"{len(texts):,} objects, {invalid} invalid", err=True)
     return 1 if invalid or fixtures else 0
 
 
 def _server(url: str, namespace: str, limit: int, check: _Check, as_json: bool) -> int:
     """Check the objects in a server; return the exit status."""
-    from jobwire.connection.sync import SyncRedis
-    from jobwire.spec.keyspace import Odd, stored
-    from jobwire.spec.verdicts import Verdict
+    import redis
 
-    server = SyncRedis(url, role="validate")
+    from jobwire_conformance.spec.keyspace import Odd, stored
+
+    try:
+        server = redis.Redis.from_url(re.sub("^valkey", "redis", url))
+    except ValueError as error:
+        raise click.UsageError(f"--redis: {error}") from None
     count = invalid = 0
     try:
         for found in stored(server, limit, namespace):
@@ -188,23 +181,17 @@ def _server(url: str, namespace: str, limit: int, check: _Check, as_json: bool) 
             invalid += is_broken
             if is_broken or as_json or isinstance(found, Odd):
                 _report(found.name, judged, as_json, check=one)
+    except redis.RedisError as error:
+        return report(EnvironmentFault(f"--redis: {error}"))
     finally:
         server.close()
     if not as_json:
-        click.echo(f"{counted(count, 'object')}, {invalid} invalid", err=True)
+        click.echo(f"{count:,} object{'s' * (count != 1)}, {invalid} invalid", err=True)
     return 1 if invalid else 0
-
-
-def _entries(content: bytes) -> list[dict[str, Any]] | None:
-    from jobwire.spec import fixture_files
-
-    return fixture_files.entries(content)
 
 
 def _fixture(entries: list[dict[str, Any]], view: View | None, as_json: bool) -> bool:
     """Report on a fixture file; return whether it differs from its descriptions."""
-    from jobwire.spec import fixture_files
-
     shape = [*fixture_files.shape_problems(entries)]
     for problem in shape:
         if as_json:
@@ -277,11 +264,15 @@ def _report(
             details["in"] = check.view.place
             details["generation"] = check.view.generation
         record = {"name": name or None, "valid": not broken, **details, "verdicts": listed}
-        click.echo(visible_json(json.dumps(record, ensure_ascii=False)))
+        click.echo(json.dumps(record))
         return
     result = "valid" if not broken else "invalid"
-    click.echo(f"{visible(name)}: {result}" if name else result)
+    click.echo(f"{_shown(name)}: {result}" if name else result)
     _lines(verdicts, "  ")
+
+
+def _shown(text: str) -> str:
+    return one_line(text, 2000)
 
 
 def _lines(verdicts: list[Verdict], indent: str) -> None:
@@ -294,6 +285,6 @@ def _lines(verdicts: list[Verdict], indent: str) -> None:
             )
     for (kind, path, problem), rules in problems.items():
         named = ", ".join(dict.fromkeys(rules))
-        click.echo(f"{indent}{kind:7}{named:9} {visible(f'{path}  {problem}')}")
+        click.echo(f"{indent}{kind:7}{named:9} {_shown(f'{path}  {problem}')}")
     if kept := list(dict.fromkeys(verdict.rule for verdict in verdicts if not verdict.problem)):
         click.echo(f"{indent}{'kept':7}{' '.join(kept)}")

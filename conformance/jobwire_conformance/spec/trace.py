@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 
-from jobwire.spec import oracle
-from jobwire.spec.citations import KINDS, Citations
-from jobwire.spec.document import Document, Requirement
+from jobwire_conformance.spec import oracle
+from jobwire_conformance.spec.citations import KINDS, Citations
+from jobwire_conformance.spec.document import Document, Requirement
 
 __all__ = ["index", "page", "without"]
 

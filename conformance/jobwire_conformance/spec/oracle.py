@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from jobwire.spec.document import CITATION, Document, Requirement
+from jobwire_conformance.spec.document import CITATION, Document, Requirement
 
 __all__ = ["VERSIONS", "differing", "evidence", "faults", "recorded"]
 

@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, Literal, NamedTuple
 
-from jobwire.errors import MalformedPayload
-from jobwire.protocol.payload import decode
 from jobwire_conformance.data import requirements
 from jobwire_conformance.judge import objects, payloads
 from jobwire_conformance.judge.payloads import Breach, View
@@ -19,8 +17,6 @@ __all__ = ["Level", "Verdict", "judge", "judge_object"]
 
 Level = Literal["interop", "robust"]
 """The rules that count: those that other programs depend on, or all."""
-
-_PARSER = "a limit of that parser, not a rule of the protocol"
 
 
 class Verdict(NamedTuple):
@@ -123,14 +119,8 @@ def _unusual(job: dict[str, Any], view: View) -> Iterator[Verdict]:
 
 def _notes(text: bytes, broken: Iterable[str]) -> list[Verdict]:
     """Return notes on a payload that the protocol allows and some parsers cannot read."""
-    notes = [
+    return [
         Verdict("", breach.path, f"{breach.seen}: not every parser can read it", kind="note")
         for breach in payloads.notes(text)
         if breach.rule not in broken
     ]
-    try:
-        decode(text, "")
-    except MalformedPayload as error:
-        seen = f"the parser of jobwire cannot read this payload, {_PARSER}: {error.problem}"
-        notes.append(Verdict("", "$", seen, kind="note"))
-    return notes

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from itertools import takewhile
 from pathlib import Path
 
-from jobwire.spec.document import Document
-from jobwire.spec.registry import tables
+from jobwire_conformance.spec.document import Document
+from jobwire_conformance.spec.registry import tables
 
 __all__ = ["page", "undescribed"]
 

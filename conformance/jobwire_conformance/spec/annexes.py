@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from jobwire.spec.document import Document, Malformed, Profile, Requirement, read
+from jobwire_conformance.spec.document import Document, Malformed, Profile, Requirement, read
 
 __all__ = ["DIRECTORY", "Annex", "by_id", "faults", "profiles", "read_all"]
 

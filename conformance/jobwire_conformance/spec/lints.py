@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from jobwire.spec import (
+from jobwire_conformance.spec import (
     annexes,
     checks,
     examples,
@@ -19,8 +19,8 @@ from jobwire.spec import (
     trace,
     traps,
 )
-from jobwire.spec.citations import Citations
-from jobwire.spec.document import (
+from jobwire_conformance.spec.citations import Citations
+from jobwire_conformance.spec.document import (
     AREAS,
     CITATION,
     GENERATIONS,

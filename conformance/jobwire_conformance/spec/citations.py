@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from jobwire.spec.document import AREAS, CITATION
+from jobwire_conformance.spec.document import AREAS, CITATION
 
 __all__ = ["KINDS", "Citations", "cited", "named"]
 
@@ -24,8 +24,6 @@ _BRACKETED = re.compile(r"\[((?:X-)?[A-Z]{2,5}-\d+)\]")
 _GENERATED = {
     *("schema/requirements.json", "schema/registry.json", "lua/README.md"),
 }
-# These modules read the specification; they do not implement it.
-_TOOLS = ("python/jobwire/spec/", "python/jobwire/cli/spec.py", "python/jobwire/cli/validate.py")
 # These tests check the text and the tools; an implementation that does nothing passes them.
 _ABOUT_DOCUMENTS = {
     *("test_spec.py", "test_spec_data.py", "test_spec_document.py", "test_spec_form.py"),
@@ -48,9 +46,8 @@ def cited(root: Path) -> Citations:
 
 def _all(root: Path) -> Iterator[tuple[str, str, str]]:
     for place, text in _files(root, "python/jobwire", "*.py"):
-        kind = "prose" if place.startswith(_TOOLS) else "code"
         for inner, identifier in _in_code(text):
-            yield kind, f"{place}{inner}", identifier
+            yield "code", f"{place}{inner}", identifier
     for place, text in _files(root, "schema", "*"):
         yield from (("schema", place, identifier) for identifier in _in_text(text))
     for place, text in _files(root, "lua", "*"):

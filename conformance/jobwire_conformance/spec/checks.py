@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from jobwire.spec.citations import Citations
+from jobwire_conformance.spec.citations import Citations
 
 __all__ = ["cases", "recorded"]
 

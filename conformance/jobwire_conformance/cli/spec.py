@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from jobwire.cli.terminal import pretty
+from jobwire_conformance import data
 
 if TYPE_CHECKING:
-    from jobwire.spec.document import Document, Requirement
-    from jobwire.spec.lints import Fault
+    from jobwire_conformance.spec.document import Document, Requirement
+    from jobwire_conformance.spec.lints import Fault
 
 __all__ = ["spec"]
 
@@ -70,9 +70,7 @@ def spec(ctx: click.Context, as_json: bool) -> None:
 @click.pass_context
 def _show(ctx: click.Context, ids: tuple[str, ...], as_json: bool) -> None:
     """Print requirements."""
-    from jobwire.connection import data
-
-    document, _ = _read(data.path("SPEC.md"))
+    document, _ = _read(data.shared_file("SPEC.md"))
     known = document.by_id
     for name in ids:
         if name.upper() not in known:
@@ -111,7 +109,7 @@ def check(root: Path, as_json: bool, strict: bool) -> int:
     seen-in  a "Seen in" line that no recorded run of Sidekiq shows
     caption  a diagram without a caption
     """
-    from jobwire.spec import citations, lints
+    from jobwire_conformance.spec import citations, lints
 
     document, before = _checkout(root)
     warnings: list[lints.Fault] = []
@@ -154,7 +152,7 @@ def extract(root: Path, write: bool) -> int:
     Fails if an id was removed or renumbered, or if the text of a released requirement changed
     without an erratum. In a draft it only reports changes of text.
     """
-    from jobwire.spec import annexes, checks, lints, record, registry
+    from jobwire_conformance.spec import annexes, checks, lints, record, registry
 
     document, before = _checkout(root)
     if isinstance(document, str):
@@ -188,8 +186,8 @@ def trace(root: Path, write: bool) -> int:
     which are not committed. --write also makes lua/README.md, with the SHA-1 and the contract of
     each script, and the table of mistakes in SPEC.md.
     """
-    from jobwire.spec import checks, citations, scripts, traps
-    from jobwire.spec import trace as pages
+    from jobwire_conformance.spec import checks, citations, scripts, traps
+    from jobwire_conformance.spec import trace as pages
 
     document, _ = _checkout(root)
     if isinstance(document, str):
@@ -221,7 +219,7 @@ def changes(old: Path, new: Path, as_json: bool) -> int:
 
     "split from" is a guess: most words of a new requirement were in an old one that has changed.
     """
-    from jobwire.spec import history
+    from jobwire_conformance.spec import history
 
     records = []
     for path in (old, new):
@@ -238,19 +236,27 @@ def changes(old: Path, new: Path, as_json: bool) -> int:
 
 
 def _read_all(as_json: bool) -> None:
-    from jobwire.connection import data
-
     if as_json:
-        click.echo(data.path("schema/requirements.json").read_text("utf-8"), nl=False)
+        click.echo(data.shared_file("schema/requirements.json").read_text("utf-8"), nl=False)
         return
-    text = data.path("SPEC.md").read_text("utf-8")
+    text = data.specification()
     if not sys.stdout.isatty():
         click.echo(text, nl=False)
         return
     # Links are useless on a terminal: keep only their text.
     text = re.sub(r"\[([^\]]+)\]\([^)]+\)", r"\1", text)
-    drawing = pretty(sys.stdout)
-    click.echo_via_pager(drawing.markdown(text) if drawing else text)
+    click.echo_via_pager(_drawn(text))
+
+
+def _drawn(markdown: str) -> str:
+    """Return Markdown with the escape sequences that format it on a terminal."""
+    from rich.console import Console
+    from rich.markdown import Markdown
+
+    out = Console(width=min(Console().width, 120))
+    with out.capture() as capture:
+        out.print(Markdown(markdown))
+    return capture.get()
 
 
 def _citations() -> Mapping[str, Mapping[str, list[str]]]:
@@ -258,19 +264,18 @@ def _citations() -> Mapping[str, Mapping[str, list[str]]]:
 
     They are not committed: a checkout reads its files, a wheel has the index.
     """
-    from jobwire.connection import data as _data
-    from jobwire.spec import citations
+    from jobwire_conformance.spec import citations
 
-    if (root := _data.checkout()) is not None:
+    if (root := data.checkout()) is not None:
         return citations.cited(root)
     index: dict[str, dict[str, list[str]]] = json.loads(
-        _data.path("traceability.json").read_text("utf-8")
+        data.shared_file("traceability.json").read_text("utf-8")
     )
     return index
 
 
 def _read(path: Path) -> tuple[Document, str]:
-    from jobwire.spec import document
+    from jobwire_conformance.spec import document
 
     text = path.read_text("utf-8")
     return document.read(text), text
@@ -278,7 +283,7 @@ def _read(path: Path) -> tuple[Document, str]:
 
 def _checkout(root: Path) -> tuple[Document | str, dict[str, Any] | None]:
     """Return the document of a checkout, or the problem with it, and its last record."""
-    from jobwire.spec.document import Malformed
+    from jobwire_conformance.spec.document import Malformed
 
     for name in ("SPEC.md", "schema"):
         if not (root / name).exists():
@@ -368,8 +373,10 @@ def _print(requirement: Requirement, kinds: Mapping[str, list[str]]) -> None:
     parts += [f"Why: {requirement.why}"] if requirement.why else []
     parts += [f"Seen in: {requirement.seen}"] if requirement.seen else []
     text = "\n\n".join(parts)
-    drawing = pretty(sys.stdout)
-    click.echo(drawing.markdown(text) if drawing else text, nl=not drawing)
+    if sys.stdout.isatty():
+        click.echo(_drawn(text), nl=False)
+    else:
+        click.echo(text)
     if kinds:
         click.echo()
     for kind, places in kinds.items():
