@@ -29,7 +29,7 @@ from jobwire_conformance.mutation.syntax import replaced
 
 __all__ = [
     *("MISTAKE", "Patch", "SourceMutant", "Sources", "SyntaxEdit", "TextEdit"),
-    *("edits_of", "in_order", "load", "load_file", "patched"),
+    *("edits_of", "load", "load_file", "patched"),
 ]
 
 MISTAKE = "JOBWIRE_MISTAKE"
@@ -41,7 +41,7 @@ _LINKED = ("SPEC.md", "schema", "fixtures", "pyproject.toml")
 
 @dataclass(frozen=True, slots=True)
 class TextEdit:
-    """One place of a patch: `old`, which occurs exactly once in `file`, becomes `new`."""
+    """One place of a patch of a script: `old`, which occurs exactly once, becomes `new`."""
 
     file: str
     old: str
@@ -184,11 +184,6 @@ def edits_of(raw: Sequence[Mapping[str, str]]) -> Patch:
     ]
 
 
-def in_order(patch: Patch) -> Patch:
-    """Return the changes with those of syntax last, because they write the whole file anew."""
-    return sorted(patch, key=lambda edit: isinstance(edit, SyntaxEdit))
-
-
 @contextmanager
 def patched(patch: Patch, config: Config) -> Iterator[Mapping[str, str]]:
     """Make a copy of the reference with a patch; yield the variables that have it used.
@@ -209,7 +204,7 @@ def patched(patch: Patch, config: Config) -> Iterator[Mapping[str, str]]:
             shutil.copytree(top / name, copy / name)
         for name in _LINKED:
             (copy / name).symlink_to(top / name)
-        for edit in in_order(patch):
+        for edit in patch:
             _apply(edit, copy)
         paths = [str(copy / "python"), *filter(None, [os.environ.get("PYTHONPATH")])]
         yield {"PYTHONPATH": os.pathsep.join(paths)}

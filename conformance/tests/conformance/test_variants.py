@@ -14,7 +14,7 @@ from jobwire_conformance import config, data
 from jobwire_conformance.cases import case as cases
 from jobwire_conformance.cli import conform
 from jobwire_conformance.errors import SuiteFault, Usage
-from jobwire_conformance.mutation import source, variants
+from jobwire_conformance.mutation import variants
 from jobwire_conformance.mutation.variants import Variant
 from tests.conformance.suite import ROOT, Quiet
 
@@ -25,7 +25,7 @@ ROUNDS = variants.rounds(ALL, cases.load())
 def sources_of(group: Sequence[Variant]) -> dict[str, str]:
     """Return the files that the patches change, as `mutation.source` applies them."""
     texts: dict[str, str] = {}
-    for edit in source.in_order([edit for variant in group for edit in variant.patch]):
+    for edit in (edit for variant in group for edit in variant.patch):
         text = texts.get(edit.file) or (ROOT / edit.file).read_text("utf-8")
         texts[edit.file] = edit.apply(text)
         assert texts[edit.file] != text, edit
