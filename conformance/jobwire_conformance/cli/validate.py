@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import click
 
-from jobwire_conformance.cli import report
+from jobwire_conformance.cli import print_error
 from jobwire_conformance.errors import EnvironmentFault
 from jobwire_conformance.judge.objects import OBJECTS
 from jobwire_conformance.judge.payloads import Place, Role, View
@@ -182,7 +182,7 @@ def _server(url: str, namespace: str, limit: int, check: _Check, as_json: bool) 
             if is_broken or as_json or isinstance(found, Odd):
                 _report(found.name, judged, as_json, check=one)
     except redis.RedisError as error:
-        return report(EnvironmentFault(f"--redis: {error}"))
+        return print_error(EnvironmentFault(f"--redis: {error}"))
     finally:
         server.close()
     if not as_json:

@@ -37,6 +37,11 @@ def test_the_number_of_polls_before_a_cut_is_no_difference() -> None:
         "a, cut off after EVALSHA, number 1: was kept, is lost",
         "a, cut off after EVALSHA, number 2: was lost, is kept",
     ]
+    more = ("EVALSHA#3", "kept"), ("EVALSHA#10", "lost")
+    assert [*drift(before, cuts(*more, ("EXEC#1", "kept")))] == []
+    assert [*drift(before, cuts(*more, ("EXEC#1", "duplicated")))] == [
+        "a, cut off after EXEC, number 1: was missing, is duplicated"
+    ]
     assert [*drift(before, cuts(("EVALSHA#3", "kept")))] == [
         "a, cut off after EVALSHA, number 2: was lost, is missing"
     ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import warnings
 from asyncio import _get_running_loop  # unlike the public one, it returns None without a loop
+from inspect import CO_ASYNC_GENERATOR, CO_COROUTINE
 from opcode import opmap
 from types import FrameType
 
@@ -12,6 +13,7 @@ __all__ = ["check_loop"]
 
 # Their frames are between the call and the user's line: a task of Django calls its backend.
 _OURS = ("jobwire", "django", "django_tasks")
+_COROUTINE = CO_COROUTINE | CO_ASYNC_GENERATOR
 _TWIN = "use `await ...a{method}()`"
 _TWINS = {
     "JobType": _TWIN,
@@ -38,7 +40,7 @@ def check_loop() -> None:
         if module == "jobwire":
             kind, _, method = frame.f_code.co_qualname.rpartition(".")
         frame, level = frame.f_back, level + 1
-    if frame is None or kind not in _TWINS or method in _QUIET:
+    if frame is None or kind not in _TWINS or method in _QUIET or not _in_coroutine(frame):
         return
     twin = _TWINS[kind].format(method=method)
     if _awaits(frame):
@@ -52,6 +54,13 @@ def check_loop() -> None:
 
 def _module(frame: FrameType) -> str:
     return str(frame.f_globals.get("__name__", "")).partition(".")[0]
+
+
+def _in_coroutine(frame: FrameType | None) -> bool:
+    """False with a loop in another greenlet, as beside the blocking API of Playwright."""
+    while frame and not frame.f_code.co_flags & _COROUTINE:
+        frame = frame.f_back
+    return frame is not None
 
 
 def _awaits(caller: FrameType) -> bool:
