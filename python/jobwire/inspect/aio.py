@@ -108,7 +108,7 @@ class AsyncInspector:
         return await self._run(sets.pause(self._keys, queue, paused=True))
 
     async def unpause(self, queue: str) -> bool:
-        """Let a queue be served again; return whether it was paused. [REL-9]"""
+        """Resume a paused queue; return whether it was paused. [REL-9]"""
         return await self._run(sets.pause(self._keys, queue, paused=False))
 
     # -- sets

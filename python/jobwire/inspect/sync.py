@@ -115,7 +115,7 @@ class Inspector:
         return self._run(sets.pause(self._keys, queue, paused=True))
 
     def unpause(self, queue: str) -> bool:
-        """Let a queue be served again; return whether it was paused. [REL-9]"""
+        """Resume a paused queue; return whether it was paused. [REL-9]"""
         return self._run(sets.pause(self._keys, queue, paused=False))
 
     # -- sets

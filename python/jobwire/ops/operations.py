@@ -414,7 +414,7 @@ class Operations:
         return self._act("pause", QUEUE + queue, lambda: self.inspector.pause(queue))
 
     def unpause(self, queue: str) -> bool:
-        """Let a queue be served again; see `Inspector.unpause`."""
+        """Resume a paused queue; see `Inspector.unpause`."""
         return self._act("unpause", QUEUE + queue, lambda: self.inspector.unpause(queue))
 
     def quiet(self, identity: str) -> None:

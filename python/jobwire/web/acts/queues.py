@@ -16,7 +16,7 @@ def pause(visit: Visit) -> Redirect:
 
 
 def unpause(visit: Visit) -> Redirect:
-    """Let a queue be served again."""
+    """Resume a paused queue."""
     queue = visit.field("queue")
     new = visit.operations.unpause(queue)
     return Redirect(visit.back(), f"{text(queue)} {'is served again' if new else 'was not paused'}")
