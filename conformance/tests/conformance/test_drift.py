@@ -37,7 +37,7 @@ def test_the_number_of_polls_before_a_cut_is_no_difference() -> None:
         "a, cut off after EVALSHA, number 1: was kept, is lost",
         "a, cut off after EVALSHA, number 2: was lost, is kept",
     ]
-    more = ("EVALSHA#3", "kept"), ("EVALSHA#10", "lost")
+    more: list[tuple[str, Fate]] = [("EVALSHA#3", "kept"), ("EVALSHA#10", "lost")]
     assert [*drift(before, cuts(*more, ("EXEC#1", "kept")))] == []
     assert [*drift(before, cuts(*more, ("EXEC#1", "duplicated")))] == [
         "a, cut off after EXEC, number 1: was missing, is duplicated"
