@@ -26,6 +26,7 @@ __all__ = [
     "level_of",
     "mutants_directory",
     "named_files",
+    "record",
     "reference_directory",
     "required_claims",
     "requirements",
@@ -228,8 +229,21 @@ class Requirement:
 
 @cache
 def _requirements_file() -> dict[str, Any]:
-    content: dict[str, Any] = _load(_shared("schema") / "requirements.json")
-    return content
+    return record(_shared(""))
+
+
+def record(root: Path) -> dict[str, Any]:
+    """Return the content of requirements.json: of the file in a wheel, or made from the text."""
+    file = root / "schema" / "requirements.json"
+    if file.is_file():
+        content: dict[str, Any] = _load(file)
+        return content
+    from jobwire.spec.record import of_checkout
+
+    try:
+        return of_checkout(root)
+    except (OSError, ValueError) as error:
+        raise SuiteFault(f"cannot make {file}: {error}") from None
 
 
 def specification() -> str:

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from jobwire.spec import citations, document
+from jobwire.spec import checks, citations, document, record
 from jobwire.spec.document import Requirement, Section
 from jobwire_conformance import data
 from jobwire_conformance.mutation import mutants
@@ -46,14 +46,14 @@ class Facts:
 
     Attributes:
         document: SPEC.md as data.
-        record: The content of schema/requirements.json.
+        record: The content of requirements.json.
         citations: The citations of each id, by kind.
         matrix: The results of all implementations.
     """
 
     def __init__(self) -> None:
         self.document = document.read((ROOT / "SPEC.md").read_text("utf-8"))
-        self.record = json.loads((ROOT / "schema" / "requirements.json").read_bytes())
+        self.record = record.of_checkout(ROOT, checks.cases(ROOT))
         self._entries = {entry["id"]: entry for entry in self.record["requirements"]}
         self.citations = citations.cited(ROOT)
         self.matrix: Matrix = matrix.find([ROOT / "conformance" / "reports"])[0]

@@ -120,6 +120,8 @@ def faults(source: str, name: str, package: str = "jobwire") -> list[str]:
                     wrong.append(f"{module} is the front of the package, which is above {name}")
             elif target != name and target not in allowed(name, rules):
                 wrong.append(f"{name} must not import {module}")
+        elif module == "jobwire.spec.record" and name == "data":
+            continue  # a checkout's requirements are made from its text
         elif top == "jobwire" and package == "jobwire_conformance":
             wrong.append(f"{module}: the suite must not import the reference")
         elif top == "jobwire_conformance" and package == "jobwire" and name not in ("spec", "cli"):
