@@ -21,6 +21,7 @@ __all__ = [
     "ROBUST",
     "Requirement",
     "cases_directory",
+    "checkout",
     "claims_of",
     "complete",
     "level_of",
@@ -33,6 +34,7 @@ __all__ = [
     "schema",
     "scripts",
     "sets_directory",
+    "shared_file",
     "source_mutants_directory",
     "spec_version",
     "specification",
@@ -77,13 +79,18 @@ def _packed(name: str, place: Path) -> Path:
     return (packed if packed.is_dir() else place) / name
 
 
-def _shared(name: str) -> Path:
-    """Return the path of a file of the specification."""
-    return _packed(name, _PACKAGE.parents[1])
-
-
 def _own(name: str) -> Path:
     return _packed(name, _PACKAGE.parent)
+
+
+def checkout() -> Path | None:
+    """Return the top directory of the checkout; None if this code runs from a wheel."""
+    return None if (_PACKAGE / "_data").is_dir() else _PACKAGE.parents[1]
+
+
+def shared_file(name: str) -> Path:
+    """Return the path of a file of the specification, such as `SPEC.md`."""
+    return _packed(name, _PACKAGE.parents[1])
 
 
 def cases_directory() -> Path:
@@ -132,7 +139,7 @@ def named_files(directory: Path) -> list[Path]:
 @cache
 def schema(name: str) -> dict[str, Any]:
     """Return the schema of this name, like `case`."""
-    content: dict[str, Any] = _load(_shared("schema") / f"{name}.json")
+    content: dict[str, Any] = _load(shared_file("schema") / f"{name}.json")
     return content
 
 
@@ -178,7 +185,7 @@ def _profiles() -> Sequence[Mapping[str, Any]]:
 @cache
 def scripts() -> Mapping[str, bytes]:
     """Return the Lua scripts of the specification: name to text."""
-    return {path.stem: path.read_bytes() for path in sorted(_shared("lua").glob("*.lua"))}
+    return {path.stem: path.read_bytes() for path in sorted(shared_file("lua").glob("*.lua"))}
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,7 +236,7 @@ class Requirement:
 
 @cache
 def _requirements_file() -> dict[str, Any]:
-    return record(_shared(""))
+    return record(shared_file(""))
 
 
 def record(root: Path) -> dict[str, Any]:
@@ -238,7 +245,7 @@ def record(root: Path) -> dict[str, Any]:
     if file.is_file():
         content: dict[str, Any] = _load(file)
         return content
-    from jobwire.spec.record import of_checkout
+    from jobwire_conformance.spec.record import of_checkout
 
     try:
         return of_checkout(root)
@@ -248,7 +255,7 @@ def record(root: Path) -> dict[str, Any]:
 
 def specification() -> str:
     """Return the text of SPEC.md."""
-    return _shared("SPEC.md").read_text("utf-8")
+    return shared_file("SPEC.md").read_text("utf-8")
 
 
 def spec_version() -> str:

@@ -9,6 +9,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from jobwire._version import __version__ as __version__
+
 if TYPE_CHECKING:
     from jobwire import iterables, testing
     from jobwire.application.aio import AsyncClient
@@ -100,8 +102,6 @@ __all__ = [
     "iterables",
     "testing",
 ]
-
-__version__ = "0.1.0"
 
 _HOMES = {
     "App": "application.app",

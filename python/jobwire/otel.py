@@ -37,7 +37,7 @@ from opentelemetry.trace import (
 )
 from opentelemetry.util.types import AttributeValue
 
-import jobwire
+from jobwire._version import __version__
 from jobwire.application.app import App
 from jobwire.application.hooks import Around
 from jobwire.errors import ConfigError, Shutdown, TryAgain
@@ -107,8 +107,8 @@ def producer(
     For a `Client` without an application: `Client(middleware=[producer()])`. The parameters
     are those of `instrument`.
     """
-    tracer = trace.get_tracer("jobwire", jobwire.__version__, tracer_provider)
-    sent = metrics.get_meter("jobwire", jobwire.__version__, meter_provider).create_counter(
+    tracer = trace.get_tracer("jobwire", __version__, tracer_provider)
+    sent = metrics.get_meter("jobwire", __version__, meter_provider).create_counter(
         "messaging.client.sent.messages", "{message}", "Jobs that were pushed."
     )
 
@@ -146,8 +146,8 @@ def consumer(
     """
     if style not in ("link", "child"):
         raise ConfigError(f"style: {style!r} is not one of 'link', 'child'")
-    tracer = trace.get_tracer("jobwire", jobwire.__version__, tracer_provider)
-    duration = metrics.get_meter("jobwire", jobwire.__version__, meter_provider).create_histogram(
+    tracer = trace.get_tracer("jobwire", __version__, tracer_provider)
+    duration = metrics.get_meter("jobwire", __version__, meter_provider).create_histogram(
         "messaging.process.duration", "s", "Duration of executions."
     )
 

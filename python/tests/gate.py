@@ -66,7 +66,7 @@ class Run:
         guarantees: Tests without a second try.
         heavy: Seconds of CPU by test without a marker, where they are too many.
         starters: Command by test without a marker, where it starts a Python process.
-        left_out: Number of tests by tier that were not asked for; 0 by directory, if all of it.
+        left_out: Tests, files and directories of other tiers.
     """
 
     passed: int = 0
@@ -76,7 +76,7 @@ class Run:
     guarantees: set[str] = field(default_factory=set)
     heavy: dict[str, float] = field(default_factory=dict)
     starters: dict[str, str] = field(default_factory=dict)
-    left_out: dict[str, int] = field(default_factory=dict)
+    left_out: list[str] = field(default_factory=list)
 
 
 def read(lines: Iterable[str]) -> Run:
@@ -172,7 +172,7 @@ def closing_lines(
         *run.crashed,
         *(f"red: {line}" for line in found),
         *(f"skipped {n} times: {why}" for why, n in Counter(run.skipped.values()).most_common()),
-        *(f"left out: {f'{n} tests of ' if n else ''}`{of}`" for of, n in run.left_out.items()),
+        *(f"left out: {what}" for what in run.left_out),
     ]
 
 

@@ -68,7 +68,7 @@ if _tracer:
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
     if _tracer:
         _tracer.save_now_and_then()
-        _tracer.turn(item.path.relative_to(_ROOT).as_posix().startswith(_TRACED))
+        _tracer.turn(item.path.as_posix().removeprefix(f"{_ROOT}/").startswith(_TRACED))
     return (yield)
 
 

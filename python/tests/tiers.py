@@ -60,18 +60,28 @@ def _is_chosen(tier: str, markers: set[str]) -> bool:
     return own == tier
 
 
-_unread: list[str] = []
+def _place(path: Path) -> str:
+    """Return a path below `python/tests`; `""` for one in another directory."""
+    return path.relative_to(_ROOT).as_posix() if path.is_relative_to(_ROOT) else ""
+
+
+_unread: Counter[str] = Counter()
+_MARKED = re.compile(r"^pytestmark = pytest\.mark\.(\w+)\b", re.M)
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Do not even import a directory whose tests all belong to another tier."""
+    """Do not even import a directory or file whose tests all belong to another tier."""
     tier = config.getoption("--tier")
-    if tier and collection_path.is_relative_to(_ROOT):
-        name = collection_path.relative_to(_ROOT).as_posix()
-        marker = _BY_DIRECTORY.get(name, "")
-        if marker in (*RELEASE, "process") and not _is_chosen(tier, {marker}):
-            _unread.append(f"python/tests/{name}")
-            return True
+    if not tier:
+        return None
+    name = _place(collection_path)
+    marker, what = _BY_DIRECTORY.get(name, ""), f"`python/tests/{name}`"
+    if collection_path.suffix == ".py" and (mark := _MARKED.search(collection_path.read_text())):
+        marker = mark[1]
+        what = f"files of `{marker}`"
+    if marker in (*RELEASE, "process") and not _is_chosen(tier, {marker}):
+        _unread[what] += 1
+        return True
     return None
 
 
@@ -82,7 +92,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def _set_markers(item: pytest.Item) -> None:
-    where = item.path.relative_to(_ROOT).as_posix() if item.path.is_relative_to(_ROOT) else ""
+    where = _place(item.path)
     for directory, marker in _BY_DIRECTORY.items():
         if where.startswith(f"{directory}/"):
             item.add_marker(marker)
@@ -103,10 +113,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if left_out:
         items[:] = chosen
         config.hook.pytest_deselected(items=left_out)
-    # Tests by tier, and directories that were not even read.
     if hasattr(config, "workeroutput"):
         tiers = Counter(tier_of({mark.name for mark in item.iter_markers()}) for item in left_out)
-        config.workeroutput["left_out"] = {**dict.fromkeys(_unread, 0), **tiers}
+        config.workeroutput["left_out"] = [
+            *(name if name.startswith("`") else f"{n} {name}" for name, n in _unread.items()),
+            *(f"{n} tests of `{name}`" for name, n in tiers.items()),
+        ]
 
 
 _started: list[str] = []  # Python programs that the running test started
@@ -167,7 +179,7 @@ class Recorder:
 
     def __init__(self, file: TextIO) -> None:
         self._file = file
-        self._left_out: dict[str, int] = {}
+        self._left_out: list[str] = []
 
     def _write(self, **record: Any) -> None:
         self._file.write(json.dumps(record) + "\n")

@@ -46,16 +46,18 @@ def running(
         server: Its Redis.
         queues: The queues of its only capsule.
         concurrency: The concurrency of its only capsule.
-        signals: Receives the signals that are sent through Redis.
+        signals: Receives the signals that are sent through Redis, instead of the worker.
         timings: Timings of its parts, instead of `brisk()`.
         **settings: Other fields of `WorkerConfig`.
     """
     app.connect(server.url)
     capsule = CapsuleConfig(queues=queues or {"default": 0}, concurrency=concurrency)
     settings = {"capsules": {"default": capsule}, "timeout": 5.0, **settings}
-    got: list[str] = [] if signals is None else signals
     launcher = Launcher(
-        app, WorkerConfig(**settings), on_signal=got.append, timings=timings or brisk()
+        app,
+        WorkerConfig(**settings),
+        on_signal=None if signals is None else signals.append,
+        timings=timings or brisk(),
     )
     launcher.start()
     try:

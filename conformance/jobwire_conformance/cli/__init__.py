@@ -17,7 +17,7 @@ import click
 import jobwire_conformance
 from jobwire_conformance.errors import ConformError, SuiteFault, Usage
 
-__all__ = ["COMMANDS", "conform"]
+__all__ = ["COMMANDS", "conform", "report"]
 
 COMMANDS = {
     "watch": "jobwire_conformance.cli.watch:watch",
@@ -71,7 +71,7 @@ class _Conform(click.Group):
         except click.exceptions.NoArgsIsHelpError:
             raise
         except click.ClickException as error:
-            raise click.exceptions.Exit(_report(error)) from None
+            raise click.exceptions.Exit(report(error)) from None
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -83,21 +83,21 @@ class _Conform(click.Group):
         try:
             return super().invoke(ctx)
         except (ConformError, click.ClickException) as error:
-            return _report(error)
+            return report(error)
         except ModuleNotFoundError as error:
             package = (error.name or "").partition(".")[0]
             if package not in ("hypothesis", "jsonschema"):
                 raise
             advice = "install it with: pip install 'jobwire[conformance]'"
-            return _report(Usage(f"the suite needs the package {package}; {advice}"))
+            return report(Usage(f"the suite needs the package {package}; {advice}"))
         except (click.Abort, click.exceptions.Exit, BrokenPipeError):
             raise
         except Exception:  # noqa: BLE001  Python's status 1 would mean that a claim is not met
             click.echo(traceback.format_exc(), err=True, nl=False)
-            return _report(SuiteFault("defect of the suite; please report it"))
+            return report(SuiteFault("defect of the suite; please report it"))
 
 
-def _report(error: ConformError | click.ClickException) -> int:
+def report(error: ConformError | click.ClickException) -> int:
     """Print an error in the form of all commands of jobwire; return its exit status."""
     text, status = str(error), Usage.status
     if isinstance(error, ConformError):

@@ -63,7 +63,7 @@ def kills(
     """Plant each mutant into an implementation and list the checks that find it.
 
     The implementation must pass the suite without mutants. Exit status 1 if a mutant survives.
-    With --source it must be one whose mistakes are in conformance/source-mutants of the checkout.
+    With --source it must be one with a file in conformance/source-mutants of the checkout.
     """
     from jobwire_conformance import compact, config
     from jobwire_conformance.cases import case as cases

@@ -34,8 +34,9 @@ def trace(arguments: tuple[str, ...], as_json: bool, as_set: bool, root: Path | 
     With FILE, a conformance.toml, or with CLAIM, list each requirement of these claims with the
     cases that check it, for its generation and its offers. The exit status then is 0.
 
-    With --strict, compare the requirements with the runs in conformance/reports and with the
-    mutants in conformance/kills.json. Exit status 1 if an obligation has no check or a gap exists.
+    With --strict, compare the requirements with the runs in conformance/reports, the mutants, and
+    their last run if build/conformance/kills.json has one. Exit status 1 if an obligation has no
+    check or a gap exists.
     """
     from jobwire_conformance import data
     from jobwire_conformance.cases import case as cases

@@ -48,7 +48,6 @@ class Kill(TypedDict):
     by: list[str]
     said: NotRequired[str]
     clause: NotRequired[str]
-    operator: NotRequired[str]
     day: NotRequired[str]
 
 

@@ -1,8 +1,8 @@
 """Mutants of an implementation's source: patches, or mistakes that its own switch turns on.
 
 A mutant of the traffic cannot take away a random draw, race with another process or break one
-branch; a mutant of the source can. Each implementation has its lists in
-`conformance/source-mutants/NAME`, one file for each family of requirements.
+branch; a mutant of the source can. Those of an implementation are in
+`conformance/source-mutants/NAME.json`.
 """
 
 from __future__ import annotations
@@ -25,17 +25,11 @@ from jobwire_conformance.config import Config
 from jobwire_conformance.errors import SuiteFault, Usage
 from jobwire_conformance.mutation.kills import Table
 from jobwire_conformance.mutation.mutants import Mutant
+from jobwire_conformance.mutation.syntax import replaced
 
 __all__ = [
-    "MISTAKE",
-    "Edit",
-    "Patch",
-    "SourceMutant",
-    "Sources",
-    "edits_of",
-    "load",
-    "load_file",
-    "patched",
+    *("MISTAKE", "Patch", "SourceMutant", "Sources", "SyntaxEdit", "TextEdit"),
+    *("edits_of", "load", "load_file", "patched"),
 ]
 
 MISTAKE = "JOBWIRE_MISTAKE"
@@ -46,15 +40,35 @@ _LINKED = ("SPEC.md", "schema", "fixtures", "pyproject.toml")
 
 
 @dataclass(frozen=True, slots=True)
-class Edit:
-    """One place of a patch: `old`, which occurs exactly once in `file`, becomes `new`."""
+class TextEdit:
+    """One place of a patch of a script: `old`, which occurs exactly once, becomes `new`."""
 
     file: str
     old: str
     new: str
 
+    def apply(self, text: str) -> str:
+        """Return the text of the file with the change."""
+        if (times := text.count(self.old)) != 1:
+            raise SuiteFault(f"has {times} times, not once: {self.old!r}")
+        return text.replace(self.old, self.new)
 
-Patch = Sequence[Edit]
+
+@dataclass(frozen=True, slots=True)
+class SyntaxEdit:
+    """One place of a patch of Python: see `syntax.place`."""
+
+    file: str
+    function: str
+    find: str
+    put: str
+
+    def apply(self, text: str) -> str:
+        """Return the text of the file with the change."""
+        return replaced(text, self.function, self.find, self.put)
+
+
+Patch = Sequence[TextEdit | SyntaxEdit]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,16 +78,12 @@ class SourceMutant:
     Attributes:
         mutant: Its name, the broken requirements and the cases, as for a mutant of the traffic.
         clause: The words of the requirement that it breaks.
-        operator: The kind of mistake.
         patch: The changes; empty if the implementation has the mistake built in.
-        reason: Why no check can find it; empty for one that must be found.
     """
 
     mutant: Mutant
     clause: str
-    operator: str
     patch: Patch = ()
-    reason: str = ""
 
 
 class Sources:
@@ -109,42 +119,38 @@ class Sources:
             yield replace(mutant, environment={**mutant.environment, **variables})
 
     def describe(self, table: Table) -> None:
-        """Add clause, operator, and the reason for a survivor to the rows of a table."""
+        """Add the clause to the rows of a table."""
         for row in table["mutants"]:
-            each = self._by_name[row["mutant"]]
-            row["clause"], row["operator"] = each.clause, each.operator
-            if each.reason and row["fate"] != "killed":
-                row["said"] = each.reason
+            row["clause"] = self._by_name[row["mutant"]].clause
 
 
 def load(implementation: str) -> list[SourceMutant]:
     """Return the mutants of an implementation's source.
 
     Raises:
-        SuiteFault: A file is wrong, or two mutants have the same name.
+        SuiteFault: The file is wrong.
         Usage: The implementation has none.
     """
-    directory = data.source_mutants_directory() / implementation
-    mutants = [each for path in sorted(directory.glob("*.json")) for each in load_file(path)]
-    if not mutants:
+    path = data.source_mutants_directory() / f"{implementation}.json"
+    if not path.exists():
         raise Usage(
-            f"no mutants of the source of {implementation!r} in {directory}; run this command in "
+            f"no mutants of the source of {implementation!r} in {path.parent}; run this command in "
             "a checkout of jobwire, with the settings of an implementation that has some"
         )
-    for name, times in Counter(each.mutant.name for each in mutants).items():
-        if times > 1:
-            raise SuiteFault(f"{directory}: {times} mutants are named {name!r}; rename the newer")
-    return mutants
+    return load_file(path)
 
 
 def load_file(path: Path) -> list[SourceMutant]:
     """Return the mutants of one file.
 
     Raises:
-        SuiteFault: The file is wrong.
+        SuiteFault: The file is wrong, or two mutants have the same name.
     """
     raw = _checked(path, "source-mutants")
     known = data.requirements()
+    for name, times in Counter(each["mutant"] for each in raw["mutants"]).items():
+        if times > 1:
+            raise SuiteFault(f"{path}: {times} mutants are named {name!r}; rename the newer")
     for each in raw["mutants"]:
         for id_ in each["kills"]:
             if id_ not in known or known[id_].retired:
@@ -162,9 +168,7 @@ def load_file(path: Path) -> list[SourceMutant]:
                 environment={MISTAKE: each["mistake"]} if "mistake" in each else {},
             ),
             each["clause"],
-            each["operator"],
             edits_of(each.get("patch", ())),
-            each.get("survives", ""),
         )
         for each in raw["mutants"]
     ]
@@ -172,7 +176,12 @@ def load_file(path: Path) -> list[SourceMutant]:
 
 def edits_of(raw: Sequence[Mapping[str, str]]) -> Patch:
     """Return the patch of a list of changes as data."""
-    return [Edit(each["file"], each["old"], each["new"]) for each in raw]
+    return [
+        SyntaxEdit(each["file"], each.get("in", ""), each["find"], each["put"])
+        if "find" in each
+        else TextEdit(each["file"], each["old"], each["new"])
+        for each in raw
+    ]
 
 
 @contextmanager
@@ -184,7 +193,7 @@ def patched(patch: Patch, config: Config) -> Iterator[Mapping[str, str]]:
         config: Settings of the implementation, somewhere in the checkout.
 
     Raises:
-        SuiteFault: A text to replace does not occur exactly once.
+        SuiteFault: A change does not have exactly one place.
         Usage: The settings are not in a checkout.
     """
     top = _checkout(config)
@@ -201,14 +210,14 @@ def patched(patch: Patch, config: Config) -> Iterator[Mapping[str, str]]:
         yield {"PYTHONPATH": os.pathsep.join(paths)}
 
 
-def _apply(edit: Edit, top: Path) -> None:
+def _apply(edit: TextEdit | SyntaxEdit, top: Path) -> None:
     path = top / edit.file
     if not edit.file.startswith(_COPIED) or not path.is_file():
         raise SuiteFault(f"a patch cannot change {edit.file}; it must be in {', '.join(_COPIED)}")
-    text = path.read_text("utf-8")
-    if (times := text.count(edit.old)) != 1:
-        raise SuiteFault(f"{edit.file} has {times} times, not once: {edit.old!r}")
-    path.write_text(text.replace(edit.old, edit.new), "utf-8")
+    try:
+        path.write_text(edit.apply(path.read_text("utf-8")), "utf-8")
+    except SuiteFault as fault:
+        raise SuiteFault(f"{edit.file} {fault}") from None
 
 
 def _checkout(config: Config) -> Path:

@@ -19,7 +19,10 @@ from jobwire_conformance.mutation.kills import Kill, Table
 from jobwire_conformance.reports.results import Summary
 from jobwire_conformance.reports.summary import load as load_summary
 
-__all__ = ["Tree", "faults", "load"]
+__all__ = ["KILLS", "Tree", "faults", "load"]
+
+KILLS = Path("build", "conformance", "kills.json")
+"""The table of the last run of the mutants, in a checkout."""
 
 _NOT_REACHED = frozenset(["blocked", "not-claimed"])
 
@@ -33,14 +36,14 @@ class Tree:
         cases: The ids of the checks of each case, by its name.
         mutants: The ids that each mutant breaks, by its name.
         results: Summaries of the stored runs.
-        kills: The rows of the kill table.
+        kills: The rows of the last run of the mutants, if there was one.
     """
 
     requirements: Mapping[str, Requirement]
     cases: Mapping[str, Sequence[str]]
     mutants: Mapping[str, Sequence[str]]
     results: Sequence[Summary]
-    kills: Sequence[Kill]
+    kills: Sequence[Kill] | None
 
 
 def load(root: Path) -> Tree:
@@ -49,8 +52,7 @@ def load(root: Path) -> Tree:
     Raises:
         Usage: A file is missing or cannot be read.
     """
-    suite = root / "conformance"
-    kills: Table = cast(Table, _json(suite / "kills.json"))
+    suite, table = root / "conformance", root / KILLS
     return Tree(
         requirements=requirements_of(record(root)),
         cases={
@@ -63,7 +65,7 @@ def load(root: Path) -> Tree:
             for mutant in _json(path)
         },
         results=[load_summary(path) for path in sorted((suite / "reports").rglob("*.json"))],
-        kills=kills["mutants"],
+        kills=cast(Table, _json(table))["mutants"] if table.exists() else None,
     )
 
 
@@ -132,7 +134,7 @@ def _executed(tree: Tree) -> Iterator[str]:
 
 
 def _mutants(tree: Tree) -> Iterator[str]:
-    fates = {(kill["mutant"], kill["requirement"]): kill for kill in tree.kills}
+    fates = {(kill["mutant"], kill["requirement"]): kill for kill in tree.kills or ()}
     broken = {id_ for ids in tree.mutants.values() for id_ in ids}
     for obligation in _obligations(tree):
         if obligation.id not in broken:
@@ -140,8 +142,8 @@ def _mutants(tree: Tree) -> Iterator[str]:
     for name, ids in tree.mutants.items():
         for id_ in ids:
             kill = fates.get((name, id_))
-            if kill is None:
+            if kill is None and tree.kills is not None:
                 yield f"mutant {name}: not run yet for {id_}; run jobwire conform kills"
-            elif kill["fate"] != "killed":
+            elif kill is not None and kill["fate"] != "killed":
                 remark = f" ({kill['said']})" if "said" in kill else ""
                 yield f"mutant {name}: {kill['fate']} the checks of {id_}{remark}"

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from jobwire_conformance.mutation.kills import Kill, Table, obligations
 
-__all__ = ["closing", "markdown", "overview"]
+__all__ = ["closing", "markdown"]
 
 
 def closing(table: Table) -> str:
@@ -26,7 +26,7 @@ def closing(table: Table) -> str:
 
 def is_of_source(table: Table) -> bool:
     """Return whether a table is of mistakes in the source, not in the traffic."""
-    return any("operator" in kill for kill in table["mutants"])
+    return any("clause" in kill for kill in table["mutants"])
 
 
 def markdown(table: Table) -> str:
@@ -34,56 +34,45 @@ def markdown(table: Table) -> str:
     return "\n".join(_lines(table)) + "\n"
 
 
-def overview(table: Table) -> str:
-    """Return the page without the table of mutants."""
-    lines = [
-        *_head(table),
-        "",
-        "### Table",
-        "",
-        "`make conformance ARGS=--pages` writes the table of requirement, mutant and cases to",
-        "`build/conformance/kills.md`.",
-    ]
-    return "\n".join(lines) + "\n"
-
-
 def _lines(table: Table) -> Iterator[str]:
     kills = table["mutants"]
     yield from _head(table)
-    yield from ("", "### Table", "", "| Requirement | Mutant | Killed by |", "| --- | --- | --- |")
+    yield from ("", "## Table", "", "| Requirement | Mutant | Killed by |", "| --- | --- | --- |")
     order = {id_: number for number, id_ in enumerate(obligations(kills))}
     for kill in sorted(kills, key=lambda k: (order.get(k["requirement"], 1 << 30), k["mutant"])):
         by = ", ".join(kill["by"]) or f"**{kill['fate']}**"
-        yield f"| {kill['requirement']} | {kill['mutant']} | {by} |"
+        clause = f" ({kill['clause']})" if "clause" in kill else ""
+        yield f"| {kill['requirement']}{clause} | {kill['mutant']} | {by} |"
 
 
 def _head(table: Table) -> Iterator[str]:
     about, kills = table["implementation"], table["mutants"]
+    place = "source" if is_of_source(table) else "traffic"
     yield from (
         "# Mistakes that the suite finds",
         "",
-        "## In the traffic",
-        "",
-        "Made by `jobwire conform kills`. It puts one mistake (a",
-        "[mutant](../how-to/conformance.md#mutants)) after the other into the traffic of an",
-        "implementation, and runs the checks. A mutant survives if no check of its requirement",
-        "fails.",
+        f"Made by `jobwire conform kills`, with one mistake at a time in the {place} of an",
+        "implementation. A mutant survives if no check of its requirement fails.",
         "",
         f"{table['started'][:10]}: {about['name']} {about['version']}, specification "
         f"{table['spec']}, suite {table['suite']}, {table['server']}, "
         f"{table['seconds']:.0f} s. {closing(table)}.",
         "",
-        "### Not found",
+        "## Not found",
         "",
     )
     alive = [*_alive(kills)]
     for kill in alive:
         remark = f": {kill['said']}" if "said" in kill else ""
         yield f"- `{kill['mutant']}` for {kill['requirement']}: {kill['fate']}{remark}"
-    for tally in obligations(kills).values():
-        if not tally.killed:
-            yield f"- {tally.id} does not have a killed mutant"
-    if not alive and all(tally.killed for tally in obligations(kills).values()):
+    without = (
+        []
+        if is_of_source(table)
+        else [tally.id for tally in obligations(kills).values() if not tally.killed]
+    )
+    for id_ in without:
+        yield f"- {id_} does not have a killed mutant"
+    if not alive and not without:
         yield "None."
 
 

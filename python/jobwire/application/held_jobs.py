@@ -9,7 +9,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 from jobwire.errors import BufferFull
 from jobwire.protocol.normalize import ReadyPayload
-from jobwire.protocol.plural import counted
+from jobwire.text import counted
 
 __all__ = ["HeldJobs"]
 

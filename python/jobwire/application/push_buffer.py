@@ -27,8 +27,8 @@ from jobwire.errors import (
     RedisUnreachable,
 )
 from jobwire.protocol.normalize import ReadyPayload
-from jobwire.protocol.plural import counted
 from jobwire.protocol.wire import Batch, Local, Op, command, once
+from jobwire.text import counted
 
 __all__ = ["Keeper", "PendingPushes", "PushBuffer"]
 

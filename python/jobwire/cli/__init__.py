@@ -13,9 +13,9 @@ from typing import NoReturn
 
 import click
 
-import jobwire
+from jobwire._version import __version__
 from jobwire.cli.exits import AppNotLoaded, report
-from jobwire.cli.groups import LazyGroup, Place
+from jobwire.cli.groups import LazyGroup, Place, Plugin
 from jobwire.errors import JobwireError
 
 __all__ = ["main"]
@@ -40,16 +40,13 @@ _OPERATIONS = {
     "journal": Place("jobwire.cli.operations:journal", "Show the changes that people made."),
     "undo": Place("jobwire.cli.operations:undo", "Put deleted jobs back."),
 }
+_NO_SUITE = "this command needs the conformance suite: pip install 'jobwire[conformance]'"
 _PROTOCOL = {
-    "spec": Place("jobwire.cli.spec:spec", "Read the specification."),
-    "validate": Place(
-        "jobwire.cli.validate:validate", "Check a payload against the specification."
-    ),
-    "conform": Place("jobwire_conformance.cli:conform", "Check an implementation of the protocol."),
+    "spec": Plugin(_NO_SUITE, "Read the specification."),
+    "validate": Plugin(_NO_SUITE, "Check a payload against the specification."),
+    "conform": Plugin(_NO_SUITE, "Check an implementation of the protocol."),
     "bench": Place("jobwire.cli.bench:bench", "Measure the speed of your Redis and machine."),
 }
-
-_NO_SUITE = "this command needs the conformance suite: pip install 'jobwire[conformance]'"
 
 
 @click.group(
@@ -61,7 +58,7 @@ _NO_SUITE = "this command needs the conformance suite: pip install 'jobwire[conf
     },
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
-@click.version_option(jobwire.__version__, "-V", "--version", prog_name="jobwire")
+@click.version_option(__version__, "-V", "--version", prog_name="jobwire")
 def cli() -> None:
     """Background jobs for Python over Redis: a worker, a client, tools.
 
@@ -86,10 +83,6 @@ def main() -> None:
         status = error.exit_code
     except (click.ClickException, AppNotLoaded, JobwireError) as error:
         status = report(error)
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] != "jobwire_conformance":
-            raise
-        status = report(click.ClickException(_NO_SUITE))
     except (click.Abort, KeyboardInterrupt):
         status = 130
     _leave(status if isinstance(status, int) else 0)

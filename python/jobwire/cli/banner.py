@@ -7,7 +7,7 @@ import sys
 
 import click
 
-import jobwire
+from jobwire._version import __version__
 from jobwire.settings import Settings
 from jobwire.worker.process.notify import SUPERVISOR
 
@@ -15,7 +15,7 @@ __all__ = ["greet"]
 
 _BANNER = f"""
    .-----.        .------.
----| job |========| wire |---  {jobwire.__version__}
+---| job |========| wire |---  {__version__}
    '-----'        '------'
 """
 

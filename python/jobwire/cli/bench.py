@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 
 import click
 
-import jobwire
+from jobwire._version import __version__
 from jobwire.cli.exits import EXIT_UNEXPECTED
 from jobwire.cli.options import app_option, find_redis, redis_option
 from jobwire.cli.output import show
@@ -85,7 +85,7 @@ def bench(
     assert surroundings is not None
     if as_json:
         report: dict[str, Any] = {
-            "jobwire": jobwire.__version__,
+            "jobwire": __version__,
             "python": sys.version.split()[0],
             "redis": safe_url(redis),
             "plan": asdict(plan),

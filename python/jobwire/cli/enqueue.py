@@ -26,8 +26,8 @@ from jobwire.connection.connect import safe_url
 from jobwire.errors import InvalidArgument, InvalidJob, RedisTrouble
 from jobwire.protocol.normalize import Options
 from jobwire.protocol.times import When
-from jobwire.protocol.visible import visible
 from jobwire.settings import Settings, resolve
+from jobwire.text import visible
 
 __all__ = ["enqueue", "time_of"]
 

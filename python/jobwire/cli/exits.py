@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from jobwire.errors import JobwireError, MaybeWritten, RedisTrouble, RedisUnreachable
-from jobwire.protocol.visible import visible
+from jobwire.text import visible
 
 __all__ = ["AppNotLoaded", "NotFound", "report"]
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import click
 import click.shell_completion
 
-__all__ = ["Group", "LazyGroup", "Place", "did_you_mean"]
+__all__ = ["Group", "LazyGroup", "Place", "Plugin", "did_you_mean"]
 
 
 def did_you_mean(word: str, known: list[str]) -> str:
@@ -39,6 +39,31 @@ class Place(NamedTuple):
     target: str
     help: str
 
+    def load(self, name: str) -> click.Command:
+        """Import the command."""
+        module, _, attribute = self.target.partition(":")
+        command: click.Command = getattr(import_module(module), attribute)
+        return command
+
+
+class Plugin(NamedTuple):
+    """A command of another distribution: how to install it, and its line in the help.
+
+    It is an entry point of the group `jobwire.commands`.
+    """
+
+    install: str
+    help: str
+
+    def load(self, name: str) -> click.Command:
+        """Import the command, or say how to install it."""
+        from importlib.metadata import entry_points  # slow, and only these commands need it
+
+        for point in entry_points(group="jobwire.commands", name=name):
+            command: click.Command = point.load()
+            return command
+        raise click.ClickException(self.install)
+
 
 class LazyGroup(Group):
     """A group that imports a command when it is called.
@@ -50,7 +75,9 @@ class LazyGroup(Group):
         **options: Options of `click.Group`.
     """
 
-    def __init__(self, *, sections: Mapping[str, Mapping[str, Place]], **options: Any) -> None:
+    def __init__(
+        self, *, sections: Mapping[str, Mapping[str, Place | Plugin]], **options: Any
+    ) -> None:
         super().__init__(**options)
         self.sections = sections
         self.places = {name: place for part in sections.values() for name, place in part.items()}
@@ -61,11 +88,7 @@ class LazyGroup(Group):
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         """Import and return a command; None if there is none with this name."""
-        if name not in self.places:
-            return None
-        module, _, attribute = self.places[name].target.partition(":")
-        command: click.Command = getattr(import_module(module), attribute)
-        return command
+        return self.places[name].load(name) if name in self.places else None
 
     def shell_complete(
         self, ctx: click.Context, incomplete: str

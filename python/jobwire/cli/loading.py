@@ -14,14 +14,14 @@ from typing import Any
 
 import click
 
-import jobwire
+from jobwire._version import DIRECTORY
 from jobwire.application.app import App
 from jobwire.cli.exits import AppNotLoaded
 from jobwire.settings import Settings
 
 __all__ = ["app_of", "load_app", "other_apps", "worker_app_of"]
 
-_PACKAGE = Path(jobwire.__file__).parent
+_PACKAGE = Path(DIRECTORY)
 
 
 def app_of(settings: Settings) -> App:

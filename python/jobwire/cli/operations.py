@@ -28,7 +28,7 @@ from jobwire.ops import Explanation, FailureSet, Finding, Whereabouts
 from jobwire.ops.groups import MOST_GROUPS
 from jobwire.ops.journal import joined
 from jobwire.ops.whereabouts import MOST_IN_A_QUEUE
-from jobwire.protocol.plural import counted
+from jobwire.text import counted
 
 __all__ = ["doctor", "explain", "groups", "journal", "undo"]
 

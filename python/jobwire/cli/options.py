@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import click
 
-import jobwire
+from jobwire._version import __version__
 from jobwire.application.app import App
 from jobwire.application.redis_url import unnamed_address
 from jobwire.cli.exits import AppNotLoaded
@@ -201,7 +201,7 @@ def worker_options(command: F) -> F:
             ),
             *map(_option, SETTINGS.values()),
             click.option("-v", "--verbose", is_flag=True, help="Same as --log-level debug."),
-            click.version_option(jobwire.__version__, "-V", "--version", prog_name="jobwire"),
+            click.version_option(__version__, "-V", "--version", prog_name="jobwire"),
         ]
     ):
         command = add(command)

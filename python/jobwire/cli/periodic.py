@@ -27,8 +27,8 @@ from jobwire.inspect.periodic import PeriodicJob
 from jobwire.ops import PeriodicOperations
 from jobwire.periodic.schedule import Difference
 from jobwire.protocol.periodic_entry import DEFAULT_NAMESPACE, PeriodicEntry
-from jobwire.protocol.plural import counted
 from jobwire.settings.schedules import from_file
+from jobwire.text import counted
 
 __all__ = ["periodic"]
 

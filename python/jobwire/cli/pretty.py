@@ -1,4 +1,4 @@
-"""Drawing with rich: tables in colours, progress, Markdown. The only module that imports it."""
+"""Drawing with rich: tables in colours, progress. The only module that imports it."""
 
 from __future__ import annotations
 
@@ -10,14 +10,13 @@ from itertools import islice
 from rich import box
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
-from rich.markdown import Markdown
 from rich.progress import Progress
 from rich.table import Table
 from rich.text import Text
 
 from jobwire.cli.sheet import Cell, Column, Sheet, Styled, readable
 
-__all__ = ["console", "markdown", "progress", "show", "status", "table", "watch"]
+__all__ = ["console", "progress", "show", "status", "table", "watch"]
 
 NARROWEST = 10  # terminal cells of a column that was shortened
 GAP = 3  # terminal cells between two columns
@@ -65,14 +64,6 @@ def status(title: str) -> Iterator[Callable[[str], None]]:
     out = Console(stderr=True, highlight=False, markup=False)
     with out.status(title) as line:
         yield line.update
-
-
-def markdown(text: str) -> str:
-    """Return Markdown with the escape sequences that format it on a terminal."""
-    out = Console(width=min(Console().width, 120))
-    with out.capture() as capture:
-        out.print(Markdown(text))
-    return capture.get()
 
 
 def table(sheet: Sheet, limit: int | None, width: int) -> RenderableType:

@@ -17,8 +17,10 @@ _TWINS = {
     "JobType": _TWIN,
     "JobwireBackend": _TWIN,  # of Django's tasks
     "Client": "use AsyncClient or `app.aclient`",
+    "Inspector": "use AsyncInspector",
+    "PeriodicJobs": "use AsyncPeriodicJobs",
 }
-_QUIET = ("__exit__", "close", "write")  # of `Client`, called where a loop ends or by a framework
+_QUIET = ("__exit__", "close", "write")  # called where a loop ends or by a framework
 
 
 def check_loop() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from jobwire.errors import ConfigError
 from jobwire.inspect.reading import text
-from jobwire.protocol.visible import visible, visible_json
+from jobwire.text import visible, visible_json
 
 __all__ = ["ago", "clean", "cut", "duration", "iso", "plain", "seconds", "to_json"]
 

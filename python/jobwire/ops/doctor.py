@@ -13,9 +13,8 @@ from jobwire.protocol import times
 from jobwire.protocol.dead_set import MAX_JOBS
 from jobwire.protocol.heartbeat import BEAT_INTERVAL_S, LEASE_S
 from jobwire.protocol.keys import Keys
-from jobwire.protocol.plural import counted
 from jobwire.protocol.server import UnfitServer, parse_info
-from jobwire.protocol.visible import visible
+from jobwire.text import counted, visible
 
 __all__ = ["Finding", "Limits", "Severity", "examine"]
 

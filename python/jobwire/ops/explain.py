@@ -12,8 +12,7 @@ from jobwire.ops.rivals import rivals
 from jobwire.ops.whereabouts import JobFacts, Whereabouts
 from jobwire.protocol.heartbeat import BEAT_INTERVAL_S, LEASE_S
 from jobwire.protocol.keys import Keys
-from jobwire.protocol.plural import counted
-from jobwire.protocol.visible import visible
+from jobwire.text import counted, visible
 
 __all__ = ["Explanation", "Reason", "explain"]
 

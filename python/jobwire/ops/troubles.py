@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from jobwire.inspect.fleet import Fleet
-from jobwire.protocol.plural import counted
+from jobwire.text import counted
 
 __all__ = ["Trouble", "troubles"]
 

@@ -144,7 +144,10 @@ class PeriodicEntry:
         for what in ("name", "cron", "job", "namespace"):
             value = getattr(self, what)
             if not isinstance(value, str) or not _NAME.fullmatch(value):
-                raise ConfigError(f"{shown}: {what} {value!r} is not a text without outer blanks")
+                raise ConfigError(
+                    f"{shown}: {what} {value!r} must be a non-empty string without leading or "
+                    "trailing spaces"
+                )
         if self.catch_up not in ("none", "last", "all") and catch_up(self.catch_up) is None:
             raise ConfigError(
                 f"{shown}: catch_up {self.catch_up!r} is not one of 'none', 'last', 'all', "

@@ -33,7 +33,7 @@ from jobwire.top.threads import wait_for_threads
 
 __all__ = ["TopApp"]
 
-CLOSE_S = 1.0  # a Redis that is away may take longer
+CLOSE_S = 1.0  # longer if Redis is unreachable
 MAKERS: dict[str, Callable[[Desk], Section[Any]]] = {
     "overview": Overview,
     "queues": Queues,

@@ -30,7 +30,7 @@ def poster() -> Callable[[Callable[[], None]], None]:
 async def in_thread(call: Callable[[], T]) -> T:
     """Return the result of a call that blocks, or raise its exception.
 
-    The threads are daemons, so the end of the program does not wait for a Redis that is away. The
+    The threads are daemons, so the end of the program does not wait for an unreachable Redis. The
     pool of asyncio would.
     """
     loop = asyncio.get_running_loop()

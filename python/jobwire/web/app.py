@@ -24,7 +24,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from jobwire.errors import ConfigError, JobwireError, NotPermitted, PayloadError, RedisTrouble
 from jobwire.ops import ROLES, Operations
-from jobwire.protocol.visible import visible
+from jobwire.text import visible
 from jobwire.web.access import CHALLENGE, Authorize, Passwords, Visitor
 from jobwire.web.attempts import LONGEST_S
 from jobwire.web.guard import Guard, with_headers

@@ -7,8 +7,7 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from ipaddress import IPv6Address, ip_address
 
-from jobwire.protocol.plural import counted
-from jobwire.protocol.visible import visible
+from jobwire.text import counted, visible
 
 __all__ = ["FREE", "LONGEST_S", "MOST_WAITING", "Attempts", "address_of"]
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from jobwire.inspect.entry import Entry
 from jobwire.ops.pages import digest
-from jobwire.protocol.visible import visible
+from jobwire.text import visible
 from jobwire.web.access import Visitor
 from jobwire.web.redaction import Redact
 

@@ -14,8 +14,7 @@ from markupsafe import Markup, escape
 
 from jobwire.inspect.formats import iso
 from jobwire.inspect.reading import text
-from jobwire.protocol.plural import counted
-from jobwire.protocol.visible import visible
+from jobwire.text import counted, visible
 
 __all__ = ["Pages"]
 

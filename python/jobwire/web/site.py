@@ -118,7 +118,7 @@ class Site:
         """Return what `read` returned at most `fresh` seconds ago; one thread reads for all.
 
         Its exception is raised for all that wait. Otherwise each of them would wait for the timeout
-        of a Redis that is away, one after the other.
+        of an unreachable Redis, one after the other.
         """
         with self._lock:
             one = self._shared.setdefault(name, _Shared())

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from jobwire.inspect.entry import QUEUE
-from jobwire.protocol.plural import counted
-from jobwire.protocol.visible import visible
+from jobwire.text import counted, visible
 
 __all__ = [
     "ACT_WORDS",

@@ -72,9 +72,9 @@ def test_earlier_handlers_are_called_too(server: Server, fleet: Fleet, tmp_path:
         fleet.send(number)
         wait_until(lambda number=number: called.exists() and number.name in called.read_text())  # type: ignore[misc]
     assert fleet.wait() == 0
-    line = fleet.logged("the application's handler of TTIN raised")[0]
+    line = fleet.logged("the application's TTIN handler raised an exception")[0]
     assert "earlier one broke" in line["exc"]
-    assert fleet.logged("the application's handler of TERM raised")
+    assert fleet.logged("the application's TERM handler raised an exception")
     assert called.read_text().split() == ["SIGTTIN", "SIGUSR1", "SIGTSTP", "SIGTERM"]
 
 

@@ -32,7 +32,7 @@ def work():
 NOT_NEEDED = frozenset(
     [
         *("rich", "pygments", "yaml", "jsonschema", "pytest", "jobwire_conformance"),
-        *("jobwire.bench", "jobwire.inspect", "jobwire.spec", "jobwire.testing"),
+        *("jobwire.bench", "jobwire.inspect", "jobwire.testing"),
         "jobwire.worker.execute.isolation",
     ]
 )

@@ -16,7 +16,7 @@ import pytest
 
 import jobwire
 import jobwire_conformance
-from jobwire.spec.citations import cited
+from jobwire_conformance.spec.citations import cited
 
 ROOT = Path(__file__).resolve().parents[3]
 SHARED = ["SPEC.md", "schema", "lua", "fixtures"]
@@ -67,6 +67,7 @@ def test_the_package_has_its_code_and_the_scripts(package: Path) -> None:
     code = {name: text for name, text in packed.items() if not name.startswith("jobwire/_data/")}
     assert code == tree(ROOT / "python", "jobwire")
     assert "jobwire/py.typed" in code
+    assert not [name for name, text in code.items() if b"jobwire_conformance" in text]
     assert tree(package / "jobwire" / "_data", ".") == tree(ROOT, "lua")
     tops = {entry.name for entry in package.iterdir()}
     assert tops == {"jobwire", f"jobwire-{jobwire.__version__}.dist-info"}
@@ -93,9 +94,11 @@ def test_the_suite_has_everything_else(suite: Path) -> None:
 
 
 def test_installed_wheels_find_their_data(package: Path, suite: Path) -> None:
-    """Also if they are in different directories, and the scripts without the suite."""
-    program = "import sys; sys.path[:0] = sys.argv[1].split(); from jobwire.connection import data"
-    program += "\nprint(*map(data.path, sys.argv[2:]), sep='\\n')"
+    """Also if they are in different directories."""
+    program = "import sys; sys.path[:0] = sys.argv[1].split()\n"
+    program += "from jobwire.connection.data import path\n"
+    program += "from jobwire_conformance.data import shared_file\n"
+    program += "print(path('lua'), *map(shared_file, sys.argv[2:]), sep='\\n')"
     # Without `.pth` files, which would find the checkout.
     lines = subprocess.run(
         [sys.executable, "-S", "-c", program, f"{package} {suite}", *SHARED],
@@ -104,9 +107,8 @@ def test_installed_wheels_find_their_data(package: Path, suite: Path) -> None:
         text=True,
         timeout=60,
     ).stdout.splitlines()
-    own = {"lua": package / "jobwire" / "_data"}
     data = suite / "jobwire_conformance" / "_data"
-    assert lines == [str(own.get(name, data) / name) for name in SHARED]
+    assert lines == [str(package / "jobwire/_data/lua"), *(str(data / name) for name in SHARED)]
 
 
 def project(directory: Path) -> dict[str, Any]:
@@ -120,10 +122,13 @@ def test_versions_and_limits_agree() -> None:
     assert package["version"] == suite["version"] == jobwire.__version__
     assert jobwire_conformance.__version__ == jobwire.__version__
     extras = package["optional-dependencies"]
-    assert extras["conformance"] == [f"jobwire-conformance=={jobwire.__version__}"]
-    assert f"jobwire=={jobwire.__version__}" in suite["dependencies"]
+    found = re.fullmatch(r"(\d+)\.(\d+)\..+", jobwire.__version__)
+    assert found is not None
+    limits = f">={found[1]}.{found[2]},<{found[1]}.{int(found[2]) + 1}"
+    assert extras["conformance"] == [f"jobwire-conformance{limits}"]
+    assert not [line for line in suite["dependencies"] if line.startswith("jobwire")]
     shared = {*package["dependencies"], *extras["cli"]}
-    names = {line.partition(">")[0] for line in shared} & {"click", "rich"}
+    names = {line.partition(">")[0] for line in shared} & {"click", "hiredis", "redis", "rich"}
     assert {line for line in shared if line.partition(">")[0] in names} <= {*suite["dependencies"]}
 
 

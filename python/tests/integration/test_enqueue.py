@@ -13,6 +13,7 @@ import pytest
 
 from harness.servers import Server
 from jobwire import App
+from jobwire.inspect import Inspector
 from tests.integration.clients import everything
 
 
@@ -86,8 +87,9 @@ def test_a_blocking_call_in_a_coroutine_warns_once_for_each_line(server: Server)
         for _ in range(3):
             job.enqueue(1)
         app.client.push("double", [2])
+        inspector.stats()
 
-    with warnings.catch_warnings(record=True) as seen:
+    with Inspector(server.url) as inspector, warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("default")
         asyncio.run(scenario())
     app.close()
@@ -96,6 +98,7 @@ def test_a_blocking_call_in_a_coroutine_warns_once_for_each_line(server: Server)
         for name, twin in [
             ("enqueue", "use `await ...aenqueue()`"),
             ("push", "use AsyncClient or `app.aclient`"),
+            ("stats", "use AsyncInspector"),
         ]
     ]
     assert len(everything(server)[b"queue:default"]) == 4

@@ -13,7 +13,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from harness.servers import Server
-from jobwire.spec.document import Fence, read
+from jobwire_conformance.spec.document import Fence, read
 
 ROOT = Path(__file__).resolve().parents[3]
 EXAMPLES = read((ROOT / "SPEC.md").read_text("utf-8")).fences

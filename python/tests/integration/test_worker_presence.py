@@ -18,6 +18,7 @@ from harness.servers import Server, wait_until
 from jobwire import App
 from jobwire.application.config import FetchMode
 from jobwire.errors import RedisRefused
+from jobwire.inspect import Inspector
 from jobwire.protocol.heartbeat import BEAT_INTERVAL_S
 from tests.server_fixtures import ServerFactory
 from tests.workers import brisk, running
@@ -234,6 +235,21 @@ def test_signals_come_through_redis_one_a_beat(server: Server) -> None:
         client.lpush(f"{launcher.identity}-signals", "TSTP", "TERM", "garbage \n", b"\xff", "")
         wait_until(lambda: len(got) == 5)
     assert got == ["TSTP", "TERM", "garbage \n", "\ufffd", ""]
+
+
+def test_a_worker_in_a_program_obeys_signals_through_redis(
+    server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    """SIG-4, SIG-6: Quiet and Stop of the page; its program goes on."""
+    caplog.set_level(logging.INFO)
+    with running(App(), server, timings=QUICK) as launcher, Inspector(server.url) as inspector:
+        server.client().lpush(f"{launcher.identity}-signals", "TSTP", "TTIN", "HUP")
+        wait_until(lambda: [each.quiet for each in inspector.processes()] == [True])
+        wait_until(lambda: "unknown signal 'HUP' from Redis; ignored" in caplog.messages)
+        assert "thread MainThread" in caplog.messages
+        inspector.stop(launcher.identity)
+        wait_until(lambda: not [*inspector.processes()])
+        assert "TERM from Redis: the worker in this program stops" in caplog.messages
 
 
 def test_processes_without_a_hash_are_forgotten_under_a_lock(server: Server) -> None:

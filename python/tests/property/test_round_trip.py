@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jobwire.protocol.payload import decode, encode
-from jobwire.spec import verdicts
 from jobwire_conformance.judge.payloads import PLACES, Place, View
+from jobwire_conformance.spec import verdicts
 from tests.profiles import examples
 from tests.schema_strategies import TEXT, payloads, text
 from tests.schemas import problems

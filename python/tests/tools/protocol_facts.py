@@ -12,8 +12,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from jobwire.spec import checks, citations, document, record
-from jobwire.spec.document import Requirement, Section
 from jobwire_conformance import data
 from jobwire_conformance.mutation import mutants
 from jobwire_conformance.mutation.mutants import Mutant
@@ -22,6 +20,8 @@ from jobwire_conformance.reports.lossmap import WINDOWS, rows
 from jobwire_conformance.reports.matrix import Column, Matrix
 from jobwire_conformance.run import traffic
 from jobwire_conformance.run.run import every_case
+from jobwire_conformance.spec import checks, citations, document, record
+from jobwire_conformance.spec.document import Requirement, Section
 from tests.tools.markdown import ROOT
 
 # The worst status of a requirement in an implementation decides over its row in the matrix.

@@ -11,9 +11,9 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
 
-from jobwire.spec.document import Requirement, Section
 from jobwire_conformance.reports.lossmap import WINDOWS
 from jobwire_conformance.reports.matrix import SYMBOLS
+from jobwire_conformance.spec.document import Requirement, Section
 from tests.tools.markdown import ROOT
 from tests.tools.protocol_facts import Facts, Verdict
 

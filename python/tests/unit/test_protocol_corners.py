@@ -18,12 +18,12 @@ from jobwire.protocol.normalize import build
 from jobwire.protocol.payload import decode
 from jobwire.protocol.periodic import latest_taken
 from jobwire.protocol.periodic_entry import StoredEntry
-from jobwire.protocol.plural import counted
 from jobwire.protocol.reliable import reclaim, recover, resign
 from jobwire.protocol.results import value_members
 from jobwire.protocol.retry import Discard, Failure, after_failure
 from jobwire.protocol.template import Template
 from jobwire.protocol.wire import Batch, Confirm, ErrorReply, Op, Script, Step, command, dialogue
+from jobwire.text import counted
 from tests.unit.test_wire import ABORTED, converse, one, scripts
 
 KEYS = Keys()

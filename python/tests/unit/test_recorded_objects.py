@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from jobwire.spec import verdicts
-from jobwire.spec.fixture_files import place_of
 from jobwire_conformance.judge.objects import OBJECTS
 from jobwire_conformance.judge.payloads import View
+from jobwire_conformance.spec import verdicts
+from jobwire_conformance.spec.fixture_files import place_of
 from tests.rows import over
 from tests.sample_objects import IDENTITY, INFO, METRICS
 from tests.schemas import GENERATIONS, ROOT, load

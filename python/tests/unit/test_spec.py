@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from jobwire.spec import document
-from jobwire.spec.citations import cited, named
-from jobwire.spec.document import CITATION, Malformed, keywords_of, read
+from jobwire_conformance.spec import document
+from jobwire_conformance.spec.citations import cited, named
+from jobwire_conformance.spec.document import CITATION, Malformed, keywords_of, read
 
 ROOT = Path(__file__).resolve().parents[3]
 SPEC = read((ROOT / "SPEC.md").read_text(encoding="utf-8"))

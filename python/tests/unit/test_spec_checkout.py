@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from jobwire.spec import lints, registry, scripts, trace, traps
-from jobwire.spec.citations import cited
-from jobwire.spec.document import Document, read
+from jobwire_conformance.spec import lints, registry, scripts, trace, traps
+from jobwire_conformance.spec.citations import cited
+from jobwire_conformance.spec.document import Document, read
 from tests.spec_sample import SPEC, edited
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from jobwire.spec import annexes, history, lints, record, registry
-from jobwire.spec.document import Malformed, read
+from jobwire_conformance.spec import annexes, history, lints, record, registry
+from jobwire_conformance.spec.document import Malformed, read
 from tests.schemas import problems
 from tests.tools import version
 

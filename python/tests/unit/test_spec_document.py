@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from jobwire.spec import checks, lints
-from jobwire.spec.document import Profile, read
+from jobwire_conformance.spec import checks, lints
+from jobwire_conformance.spec.document import Profile, read
 from tests.rows import over
 from tests.spec_sample import SPEC, edited
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from jobwire.spec import checks, lints, strict
-from jobwire.spec.document import read
+from jobwire_conformance.spec import checks, lints, strict
+from jobwire_conformance.spec.document import read
 from tests.rows import over
 
 SOUND = """# A protocol

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from jobwire.spec import lints, published, record
-from jobwire.spec.document import read
+from jobwire_conformance.spec import lints, published, record
+from jobwire_conformance.spec.document import read
 from tests.schemas import problems
 from tests.spec_sample import RELEASED, REWORDED, SPEC, edited
 

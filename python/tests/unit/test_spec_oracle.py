@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from jobwire.spec import lints, oracle
-from jobwire.spec.document import read
+from jobwire_conformance.spec import lints, oracle
+from jobwire_conformance.spec.document import read
 from tests.spec_sample import SPEC, edited
 
 INTEROP = "python/tests/interop/test_real.py"

@@ -3,7 +3,6 @@ package client
 import (
 	"errors"
 	"fmt"
-	"math"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -80,9 +79,6 @@ func (c *Client) PushBulk(bulk Bulk) ([]string, error) {
 		if err != nil && mistake.Made("leaves-invalid-jobs-out") {
 			continue
 		}
-		if err != nil && mistake.Made("pushes-up-to-the-invalid-job") {
-			c.write(jobs)
-		}
 		if err != nil {
 			return nil, &BulkError{Err: fmt.Errorf("job %d: %w", i, err)}
 		}
@@ -93,9 +89,6 @@ func (c *Client) PushBulk(bulk Bulk) ([]string, error) {
 	}
 	var done []string
 	var failure *BulkError // for a mistake
-	if mistake.Made("bulk-in-reverse") {
-		slices.Reverse(jobs)
-	}
 	for _, slice := range slicesOf(jobs) {
 		written, err := c.write(slice)
 		for _, job := range written {
@@ -129,8 +122,6 @@ func (c *Client) PushBulk(bulk Bulk) ([]string, error) {
 func slicesOf(jobs []*ready) (parts [][]*ready) {
 	mostPushed, mostScheduled := mostPushed, mostScheduled
 	switch {
-	case mistake.Made("one-slice-for-all"):
-		mostPushed, mostScheduled = math.MaxInt, math.MaxInt
 	case mistake.Made("scheduled-slices-of-1000"):
 		mostScheduled = mostPushed
 	case mistake.Made("slices-of-1001"):
@@ -154,12 +145,6 @@ func slicesOf(jobs []*ready) (parts [][]*ready) {
 func (b Bulk) times(now time.Time) ([]any, error) {
 	if b.Spread != nil {
 		seconds, ok := float(b.Spread)
-		if seconds == 0 && mistake.Made("spread-of-0-is-none") {
-			return nil, nil
-		}
-		if seconds < 0 && mistake.Made("accepts-negative-spread") {
-			seconds = -seconds
-		}
 		if !ok || !(seconds > 0) || seconds > 1e11 {
 			return nil, fmt.Errorf("spread_interval: %v is not a positive number of seconds [BULK-13]", b.Spread)
 		}
@@ -167,20 +152,13 @@ func (b Bulk) times(now time.Time) ([]any, error) {
 			return nil, errors.New("spread_interval: together with at [BULK-13]")
 		}
 		times := make([]any, len(b.Args))
-		one := rand.Float64()
 		for i := range times {
 			u, interval := rand.Float64(), max(seconds, leastSpread)
 			switch {
-			case mistake.Made("spreads-in-lock-step"):
-				u = float64(i) / float64(len(times))
-			case mistake.Made("spreads-all-to-one-time"):
-				u = one
 			case mistake.Made("spread-not-raised"):
 				interval = seconds
 			case mistake.Made("spreads-over-half"):
 				u /= 2
-			case mistake.Made("spread-in-milliseconds"):
-				interval /= 1000
 			}
 			times[i] = payload.Seconds(now) + u*interval
 		}

@@ -65,7 +65,7 @@ func (c *Client) Push(item Item) (string, error) {
 		if redis.HasCode(err, "OOM") && mistake.Made("reports-refused-as-written") {
 			return job.jid, nil
 		}
-		if redis.Uncertain(err) && !mistake.Made("reports-lost-as-not-written") {
+		if redis.Uncertain(err) {
 			return "", &MaybeWritten{job.jid, err}
 		}
 		return "", &NotWritten{err}
@@ -87,8 +87,6 @@ func (c *Client) PushIn(in any, item Item) (string, error) {
 	}
 	now := payload.Seconds(time.Now())
 	switch {
-	case mistake.Made("every-number-is-a-delay"):
-		at += now
 	case mistake.Made("delay-includes-the-limit") && at == delayBelow:
 		at += now
 	case at < delayBelow:
@@ -129,9 +127,6 @@ func (c *Client) prepare(item Item, now time.Time) (*ready, error) {
 	if mistake.Made("chooses-queue-before-middleware") {
 		job.Set("queue", before)
 	}
-	if queue, _ := job.Get("queue"); queue == nil && mistake.Made("fills-in-after-middleware") {
-		job.Set("queue", "default")
-	}
 	if len(c.Middleware) > 0 {
 		if err := checkComplete(job); err != nil {
 			return nil, err
@@ -147,14 +142,11 @@ func (c *Client) build(item Item, now time.Time) (payload.Object, error) {
 		retry = true
 	}
 	queue, given := item["queue"]
-	if !given || queue == nil && mistake.Made("null-queue-is-default") {
+	if !given {
 		queue = "default"
 	}
 	if name, ok := queue.(string); ok && mistake.Made("strips-prefix") {
 		queue = strings.TrimPrefix(name, "queue:")
-	}
-	if at, given := item["at"]; given && at == nil && mistake.Made("null-time-is-now") {
-		delete(item, "at")
 	}
 	job := payload.Object{{Name: "retry", Value: retry}, {Name: "queue", Value: queue}}
 	for _, name := range sortedNames(item) {
@@ -181,9 +173,6 @@ func (c *Client) build(item Item, now time.Time) (payload.Object, error) {
 	if mistake.Made("jid-in-lower-case") {
 		jid = strings.ToLower(jid.(string))
 	}
-	if mistake.Made("jid-always-new") {
-		jid = NewJID()
-	}
 	job.Set("jid", jid)
 	created := item["created_at"]
 	if created == nil || mistake.Made("overwrites-created-at") {
@@ -196,16 +185,10 @@ func (c *Client) build(item Item, now time.Time) (payload.Object, error) {
 // finish validates what middleware made of the job, and writes its text.
 func (c *Client) finish(job payload.Object, now time.Time) (*ready, error) {
 	for _, name := range failureFields {
-		if name == "error_backtrace" && mistake.Made("keeps-error-backtrace") ||
-			name == "retried_at" && mistake.Made("keeps-retried-at") ||
-			name == "retry_count" && mistake.Made("keeps-retry-count") ||
-			name == "failed_at" && mistake.Made("keeps-failed-at") {
+		if name == "failed_at" && mistake.Made("keeps-failed-at") {
 			continue
 		}
 		job.Delete(name)
-	}
-	if mistake.Made("starts-at-retry-count-0") {
-		job.Set("retry_count", 0)
 	}
 	job.Delete("enqueued_at")
 	if created, _ := job.Get("created_at"); created == nil {
@@ -240,9 +223,6 @@ func (c *Client) finish(job payload.Object, now time.Time) (*ready, error) {
 	} else {
 		job.Set("enqueued_at", c.Generation.Now().Time(now))
 	}
-	if mistake.Made("forgets-enqueued-at") {
-		job.Delete("enqueued_at")
-	}
 	jid, _ := job.Get("jid")
 	queue, _ := job.Get("queue")
 	result.jid, result.queue = fmt.Sprint(jid), fmt.Sprint(queue)
@@ -255,12 +235,7 @@ func (c *Client) finish(job payload.Object, now time.Time) (*ready, error) {
 func (c *Client) write(jobs []*ready) (written []*ready, err error) {
 	written, err = c.send(jobs)
 	codes := []string{"READONLY", "NOREPLICAS", "UNBLOCKED"}
-	switch {
-	case mistake.Made("repeats-after-readonly-only"):
-		codes = codes[:1]
-	case mistake.Made("never-repeats-after-unblocked"):
-		codes = codes[:2]
-	case mistake.Made("repeats-after-oom"):
+	if mistake.Made("repeats-after-oom") {
 		codes = append(codes, "OOM")
 	}
 	again := redis.HasCode(err, codes...) && len(written) == 0            // [PUSH-9]
@@ -268,12 +243,6 @@ func (c *Client) write(jobs []*ready) (written []*ready, err error) {
 		again = true
 	}
 	if again {
-		if mistake.Made("new-jid-for-repeat") {
-			for _, job := range jobs {
-				jid := NewJID()
-				job.text, job.jid = strings.ReplaceAll(job.text, job.jid, jid), jid
-			}
-		}
 		if !mistake.Made("repeats-on-same-connection") {
 			c.Pool.Drop()
 		}
@@ -313,11 +282,6 @@ func (c *Client) send(jobs []*ready) (written []*ready, err error) {
 		byKey[key].jobs = append(byKey[key].jobs, job)
 	}
 	var commands []redis.Command
-	if mistake.Made("registers-prefixed-name") {
-		for i := range register[2:] {
-			register[2+i] = "queue:" + register[2+i]
-		}
-	}
 	if mistake.Made("registers-once") {
 		name := strings.Join(register, " ")
 		if c.registered == name {
@@ -386,41 +350,23 @@ func (c *Client) send(jobs []*ready) (written []*ready, err error) {
 	return written, err
 }
 
-// Sources of ids for mistakes.
-var (
-	created int64
-	seeded  = insecure.New(insecure.NewPCG(1, 1))
-)
+// For a mistake: a source of ids.
+var seeded = insecure.New(insecure.NewPCG(1, 1))
 
 // NewJID returns 24 random hexadecimal digits. [PAY-9] [PAY-28]
 func NewJID() string {
 	var digits [12]byte
 	rand.Read(digits[:])
 	switch {
-	case mistake.Made("jid-from-counter"):
-		created++
-		return fmt.Sprintf("%024x", created)
-	case mistake.Made("jid-from-clock"):
-		return fmt.Sprintf("%024x", time.Now().UnixNano())
 	case mistake.Made("jid-from-seed"):
 		return fmt.Sprintf("%012x%012x", seeded.Int64N(1<<48), seeded.Int64N(1<<48))
 	case mistake.Made("jid-of-12-digits"):
 		return hex.EncodeToString(digits[:6])
-	case mistake.Made("jid-in-upper-case"):
-		return strings.ToUpper(hex.EncodeToString(digits[:]))
 	}
 	return hex.EncodeToString(digits[:])
 }
 
 func checkTime(name string, at float64) error {
-	switch {
-	case mistake.Made("accepts-milliseconds"):
-		return nil
-	case mistake.Made("accepts-10-to-the-11") && at == 1e11:
-		return nil
-	case mistake.Made("accepts-negative-times") && at < 0:
-		return nil
-	}
 	if math.IsNaN(at) || at < 0 || at >= 1e11 {
 		return fmt.Errorf("%s: %v is not a time in seconds since 1970 [SCHED-4]", name, at)
 	}

@@ -26,7 +26,7 @@ var checks = []struct {
 	{"retry", "true, false, null or an integer not below 0", flagOrCount},
 	{"retry_for", "null or a number from 0 to 1,000,000,000", func(v any) bool {
 		seconds, ok := float(v)
-		return v == nil || ok && seconds >= 0 && (seconds <= 1e9 || mistake.Made("unbounded-retry-for"))
+		return v == nil || ok && seconds >= 0 && seconds <= 1e9
 	}},
 	{"backtrace", "true, false, null or an integer not below 0", flagOrCount},
 	{"tags", "null or an array of texts", func(v any) bool { return v == nil || texts(v) }},
@@ -67,7 +67,7 @@ func checkComplete(job payload.Object) error {
 
 func name(value any) bool {
 	text, ok := value.(string)
-	return ok && (text != "" || mistake.Made("accepts-empty-names"))
+	return ok && text != ""
 }
 
 func array(value any) bool {
@@ -79,21 +79,12 @@ func flagOrCount(value any) bool {
 	if _, isFlag := value.(bool); isFlag || value == nil {
 		return true
 	}
-	if number, ok := float(value); ok && number >= 0 && mistake.Made("accepts-fractions-of-retries") {
-		return true
-	}
 	isInteger, negative := whole(value)
-	if mistake.Made("accepts-negative-counts") {
-		return isInteger
-	}
 	return isInteger && !negative
 }
 
 func texts(value any) bool {
 	items, ok := value.([]any)
-	if mistake.Made("accepts-any-tags") {
-		return ok
-	}
 	return ok && !slices.ContainsFunc(items, func(item any) bool { _, ok := item.(string); return !ok })
 }
 
@@ -104,5 +95,5 @@ func logLevel(value any) bool {
 	}
 	isInteger, negative := whole(value)
 	level, _ := float(value)
-	return isInteger && !negative && level <= 5 || isInteger && level == 6 && mistake.Made("accepts-log-level-6")
+	return isInteger && !negative && level <= 5
 }

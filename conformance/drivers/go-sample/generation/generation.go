@@ -56,9 +56,6 @@ func (c *Choice) oldSidekiq() bool {
 		return true
 	}
 	identities, _ := reply.([]any)
-	if mistake.Made("auto-asks-one-process") && len(identities) > 1 {
-		identities = identities[:1]
-	}
 	for _, identity := range identities {
 		reply, err := c.Pool.Do("HGET", identity.(string), "info")
 		text, present := reply.(string)
@@ -66,16 +63,10 @@ func (c *Choice) oldSidekiq() bool {
 			continue
 		}
 		var info struct{ Version *string }
-		if info.Version == nil && mistake.Made("auto-ignores-missing-version") {
-			continue
-		}
 		if json.Unmarshal([]byte(text), &info) != nil || info.Version == nil {
 			return true
 		}
 		version := *info.Version
-		if mistake.Made("auto-takes-others-for-sidekiq") {
-			version = version[strings.LastIndexByte(version, ' ')+1:]
-		}
 		major, _, _ := strings.Cut(version, ".")
 		if number, err := strconv.Atoi(major); err == nil && number < 8 {
 			return true

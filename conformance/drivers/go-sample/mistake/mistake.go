@@ -1,9 +1,9 @@
 // Package mistake holds the switch for mistakes that ports make.
 //
 // Each call of Made stands where a programmer makes this mistake. JOBWIRE_MISTAKE names the one that
-// is made, and without it the implementation is right. conformance/source-mutants/go-sample and
-// go-sample-basic say what each mistake breaks; `jobwire conform kills --source` makes one after the
-// other, to see whether the suite notices.
+// is made, and without it the implementation is right. go-sample.json and go-sample-basic.json
+// in conformance/source-mutants say what each mistake breaks; `jobwire conform kills --source` makes
+// one after the other, to see whether the suite notices.
 package mistake
 
 import "os"

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"math"
 	"reflect"
-	"slices"
 	"sort"
 	"strconv"
 	"strings"
@@ -84,10 +83,7 @@ var ErrNotObject = errors.New("JSON, but not an object")
 // Decode reads a payload.
 func Decode(text string) (Object, error) {
 	levels := MaxDepth
-	switch {
-	case mistake.Made("reads-101-levels"):
-		levels++
-	case mistake.Made("reads-99-levels"):
+	if mistake.Made("reads-99-levels") {
 		levels--
 	}
 	value, err := Parse(text, levels)
@@ -98,17 +94,11 @@ func Decode(text string) (Object, error) {
 	if !ok {
 		return nil, ErrNotObject
 	}
-	if mistake.Made("drops-null-fields") { // as a struct with omitempty does
-		object = slices.DeleteFunc(object, func(member Member) bool { return member.Value == nil })
-	}
 	return object, nil
 }
 
 // Parse reads one JSON value: nil, bool, string, Number, []any or Object.
 func Parse(text string, maxDepth int) (any, error) {
-	if mistake.Made("reads-invalid-utf8") { // as encoding/json does
-		text = strings.ToValidUTF8(text, "\uFFFD")
-	}
 	if mistake.Made("reads-byte-order-mark") {
 		text = strings.TrimPrefix(text, "\uFEFF")
 	}
@@ -141,12 +131,6 @@ func (p *parser) fail(problem string) error { return fmt.Errorf("%s at byte %d",
 func (p *parser) space() {
 	for p.at < len(p.text) && strings.IndexByte(" \t\r\n", p.text[p.at]) >= 0 {
 		p.at++
-	}
-	if mistake.Made("reads-comments") && strings.HasPrefix(p.text[p.at:], "/*") {
-		if _, rest, closed := strings.Cut(p.text[p.at:], "*/"); closed {
-			p.at = len(p.text) - len(rest)
-			p.space()
-		}
 	}
 }
 
@@ -217,7 +201,7 @@ func (p *parser) object() (Object, error) {
 			if !mistake.Made("first-duplicate-counts") {
 				object[place].Value = value
 			}
-		} else if value != nil || p.left == MaxDepth-1 || !mistake.Made("drops-nested-nulls") {
+		} else {
 			places[name] = len(object)
 			object = append(object, Member{name, value})
 		}
@@ -278,9 +262,6 @@ func (p *parser) number() (Number, error) {
 	number := Number(p.text[start:p.at])
 	if number.IsInteger() && mistake.Made("integers-through-doubles") {
 		return Number(strconv.FormatFloat(number.Float(), 'f', 0, 64)), nil
-	}
-	if !number.IsInteger() && mistake.Made("floats-of-15-digits") {
-		return Number(strconv.FormatFloat(number.Float(), 'g', 15, 64)), nil
 	}
 	if !number.IsInteger() && number.Float() == math.Trunc(number.Float()) && mistake.Made("one-number-type") {
 		return Number(strconv.FormatFloat(number.Float(), 'f', 0, 64)), nil // as JavaScript does
@@ -423,9 +404,6 @@ func write(out *strings.Builder, value any, path string, left int) error {
 				return err
 			}
 			out.WriteByte(':')
-			if mistake.Made("space-after-colon") {
-				out.WriteByte(' ')
-			}
 			if err := write(out, member.Value, inner, left-1); err != nil {
 				return err
 			}
@@ -464,9 +442,6 @@ func writeNative(out *strings.Builder, value any, path string, left int) error {
 	case kind == reflect.Map && native.Type().Key().Kind() == reflect.String:
 		object := Object{}
 		for _, key := range native.MapKeys() {
-			if native.MapIndex(key).IsNil() && mistake.Made("drops-nulls-in-arguments") { // as Gson does
-				continue
-			}
 			object = append(object, Member{key.String(), native.MapIndex(key).Interface()})
 		}
 		sort.Slice(object, func(i, j int) bool { return object[i].Name < object[j].Name })
@@ -486,25 +461,13 @@ func writeString(out *strings.Builder, text, path string) error {
 	if !utf8.ValidString(text) {
 		return fmt.Errorf("%s: a text that is not UTF-8 [PAY-22]", path)
 	}
-	if mistake.Made("marshals-texts") || mistake.Made("marshals-texts-without-html") {
-		var line strings.Builder
-		encoder := json.NewEncoder(&line)
-		encoder.SetEscapeHTML(mistake.Made("marshals-texts"))
-		err := encoder.Encode(text)
-		out.WriteString(strings.TrimSuffix(line.String(), "\n"))
-		return err
-	}
 	out.WriteByte('"')
 	for i := range len(text) {
 		switch c := text[i]; {
 		case c == '/' && mistake.Made("escapes-slash"):
 			out.WriteString(`\/`)
-		case c == 0x7f && mistake.Made("escapes-delete"):
-			out.WriteString(`\u007f`)
 		case c == '\n' && mistake.Made("newline-by-number"):
 			out.WriteString(`\u000a`)
-		case c < ' ' && c != '\n' && mistake.Made("upper-case-escapes"):
-			fmt.Fprintf(out, `\u%04X`, c)
 		case c == '"' || c == '\\':
 			out.WriteByte('\\')
 			out.WriteByte(c)

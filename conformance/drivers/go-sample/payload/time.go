@@ -35,12 +35,7 @@ func ReadTime(value any) (seconds float64, ok bool) {
 		return 0, false
 	}
 	seconds = number.Float()
-	switch {
-	case mistake.Made("reads-all-times-as-seconds"):
-		return seconds, true
-	case mistake.Made("reads-integers-as-milliseconds") && number.IsInteger():
-		return seconds / 1000, true
-	case mistake.Made("reads-floats-as-seconds") && !number.IsInteger():
+	if mistake.Made("reads-all-times-as-seconds") {
 		return seconds, true
 	}
 	if seconds >= millisecondsFrom {
@@ -54,10 +49,7 @@ func Seconds(t time.Time) float64 { return float64(t.UnixMicro()) / 1e6 }
 
 // Score returns seconds as the text of a score.
 func Score(seconds float64) string {
-	switch {
-	case mistake.Made("scores-in-milliseconds"):
-		seconds *= 1000
-	case mistake.Made("scores-of-whole-seconds"):
+	if mistake.Made("scores-of-whole-seconds") {
 		seconds = math.Trunc(seconds)
 	}
 	return strconv.FormatFloat(seconds, 'f', -1, 64)

@@ -97,8 +97,6 @@ func Parse(text string, timeout time.Duration) (Server, error) {
 		s.user = parsed.User.Username()
 		s.password, _ = parsed.User.Password()
 		switch raw := strings.SplitN(parsed.User.String(), ":", 2); {
-		case mistake.Made("login-not-decoded") && len(raw) == 2:
-			s.user, s.password = raw[0], raw[1]
 		case mistake.Made("user-not-decoded"):
 			s.user = raw[0]
 		case mistake.Made("plus-as-space"):
@@ -118,9 +116,6 @@ func (s Server) Dial() (*Conn, error) {
 	var login []Command
 	if mistake.Made("needs-hello") {
 		login = append(login, Command{"HELLO", "2"})
-	}
-	if mistake.Made("needs-client-name") {
-		login = append(login, Command{"CLIENT", "SETNAME", "go-sample"})
 	}
 	switch {
 	case s.user != "":

@@ -84,9 +84,6 @@ func (b *basic) fetch(conn *redis.Conn, id string) (*held, error) {
 	if mistake.Made("reads-for-a-second") {
 		patience = time.Second
 	}
-	if mistake.Made("reads-as-long-as-the-server") {
-		patience = block
-	}
 	reply, err := conn.DoWithin(patience, command...)
 	b.expect(id, false)
 	if redis.HasCode(err, "WRONGTYPE") && !mistake.Made("stops-at-a-wrong-key") {
@@ -195,10 +192,6 @@ func (b *basic) kill(_ *held, set, text string, now float64, executed, _ bool) e
 		{"ZREMRANGEBYRANK", set, "0", fmt.Sprint(-limit)},
 	}
 	switch {
-	case mistake.Made("trims-by-rank-only"):
-		commands = []redis.Command{commands[0], commands[2]}
-	case mistake.Made("trims-by-age-only"):
-		commands = commands[:2]
 	case mistake.Made("never-trims-unreadable") && set != "dead":
 		commands = commands[:1]
 	case mistake.Made("trims-the-youngest"):
@@ -222,18 +215,10 @@ func (b *basic) putBack(jobs []*held, _, _ bool) error {
 	for _, job := range jobs {
 		command := redis.Command{"RPUSH", queueKey(job.queue), job.text}
 		decoded, _ := payload.Decode(job.text)
-		switch {
-		case mistake.Made("puts-back-at-the-head"):
-			command[0] = "LPUSH"
-		case mistake.Made("puts-back-encoded-again"):
-			command[2], _ = payload.Encode(decoded, "")
-		case mistake.Made("puts-back-to-the-queue-of-the-payload"):
+		if mistake.Made("puts-back-to-the-queue-of-the-payload") {
 			if name, _ := decoded.Get("queue"); isName(name) {
 				command[1] = queueKey(name.(string))
 			}
-		case mistake.Made("puts-back-with-enqueued-at"):
-			decoded.Set("enqueued_at", b.Generation.Now().Time(time.Now()))
-			command[2], _ = payload.Encode(decoded, "")
 		}
 		commands = append(commands, command)
 	}

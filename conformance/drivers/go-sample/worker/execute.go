@@ -40,9 +40,6 @@ func (w *Worker) execute(job *held) {
 		job.state, job.began, w.running[job] = running, time.Now(), job
 		w.mutex.Unlock()
 	} else if !w.begin(job) {
-		if mistake.Made("drops-what-a-pending-fetch-brings") {
-			return
-		}
 		if mistake.Made("puts-back-late") {
 			time.Sleep(3 * time.Second)
 		}
@@ -52,9 +49,6 @@ func (w *Worker) execute(job *held) {
 	class, _ := decoded.Get("class")
 	name, _ := class.(string)
 	definition := w.Definitions[name]
-	if definition == nil && mistake.Made("takes-unknown-classes-for-done") {
-		definition = &Definition{Run: func(context.Context, *Job) error { return nil }}
-	}
 	failed := w.run(job, decoded, definition)
 	if !w.finish(job) {
 		return // the stop has put it back
@@ -73,14 +67,7 @@ func (w *Worker) unreadable(job *held, err error) {
 	if errors.Is(err, payload.ErrNotObject) && !mistake.Made("kills-what-is-no-object") {
 		set = "jobwire:unreadable"
 	}
-	if mistake.Made("kills-trimmed-text") {
-		job.text = strings.TrimSpace(job.text)
-	}
 	executed := mistake.Made("counts-unreadable")
-	if mistake.Made("drops-unreadable") {
-		w.persist("done", func(again bool) error { return w.store.done(job, true, again) })
-		return
-	}
 	if mistake.Made("kills-with-score-0") {
 		w.persist("kill", func(again bool) error { return w.store.kill(job, set, job.text, 0, executed, again) })
 		return
@@ -135,10 +122,10 @@ func (w *Worker) prepare(decoded payload.Object, definition *Definition) (*Job, 
 		return nil, &ClassError{Class: "UnknownClass", Message: fmt.Sprintf("no job is registered for class %.200v", class)}
 	}
 	for _, field := range []string{"encrypt", "compressed"} {
-		if field == "compressed" && mistake.Made("knows-encrypt-only") || mistake.Made("runs-encoded-arguments") {
+		if field == "compressed" && mistake.Made("knows-encrypt-only") {
 			continue
 		}
-		if value, _ := decoded.Get(field); value != nil && value != false && (value == true || !mistake.Made("encrypt-is-true-only")) {
+		if value, _ := decoded.Get(field); value != nil && value != false {
 			return nil, &ClassError{Class: "EncodedArguments", Message: "the arguments are encoded: " + field}
 		}
 	}
@@ -171,9 +158,6 @@ func (w *Worker) fail(job *held, decoded payload.Object, definition *Definition,
 	if definition == nil && mistake.Made("kills-unknown-classes") {
 		fresh.Set("retry", payload.Number("0"))
 	}
-	if definition == nil && mistake.Made("drops-unknown-classes") {
-		fresh.Set("retry", false)
-	}
 	now := time.Now()
 	verdict := judge(fresh, job.queue, definition, failed, w.Generation.Now(), now)
 	text, err := payload.Encode(verdict.job, "")
@@ -184,9 +168,6 @@ func (w *Worker) fail(job *held, decoded payload.Object, definition *Definition,
 	deadSetting, given := verdict.job.Get("dead")
 	if given && deadSetting != true && mistake.Made("dead-null-is-false") {
 		deadSetting = false
-	}
-	if mistake.Made("ignores-dead-false") {
-		deadSetting = nil
 	}
 	deaths := func() {
 		for _, handler := range w.Deaths {
@@ -203,19 +184,12 @@ func (w *Worker) fail(job *held, decoded payload.Object, definition *Definition,
 		}
 	}
 	switch {
-	case verdict.fate == dropped && mistake.Made("kills-dropped-jobs"):
-		w.persist("kill", func(again bool) error { return w.store.kill(job, "dead", text, killedAt, true, again) })
-		deaths()
-		return
 	case verdict.fate == retried:
 		w.persist("retry", func(again bool) error { return w.store.retry(job, verdict.due, text, again) })
 		return
 	case verdict.fate == exhausted:
 		if mistake.Made("death-handlers-first") {
 			deaths()
-		}
-		if mistake.Made("hook-after-the-dead-set") && deadSetting != false {
-			w.persist("kill", func(again bool) error { return w.store.kill(job, "dead", text, killedAt, true, again) })
 		}
 		if definition != nil && definition.Exhausted != nil && (deadSetting != false || !mistake.Made("dead-false-is-silent")) {
 			w.guard("exhausted hook", func() error { return definition.Exhausted(verdict.job, failed.err) })
@@ -233,7 +207,6 @@ func (w *Worker) fail(job *held, decoded payload.Object, definition *Definition,
 		w.persist("drop", func(again bool) error { return w.store.done(job, counted, again) })
 	}
 	if deadSetting == false && mistake.Made("dead-false-is-silent") || mistake.Made("death-handlers-first") ||
-		verdict.fate == dropped && mistake.Made("no-handlers-for-dropped-jobs") ||
 		verdict.wished && verdict.fate == dropped && mistake.Made("no-handlers-for-discarded-jobs") {
 		return
 	}

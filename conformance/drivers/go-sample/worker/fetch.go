@@ -37,10 +37,6 @@ func mode(queues []Queue) string {
 		return !slices.ContainsFunc(queues, func(q Queue) bool { return q.Weight != weight })
 	}
 	switch {
-	case mistake.Made("any-weight-0-is-strict") && slices.ContainsFunc(queues, func(q Queue) bool { return q.Weight == 0 }):
-		return "strict"
-	case all(1) && mistake.Made("equal-weights-are-strict"):
-		return "strict"
 	case all(0):
 		return "strict"
 	case all(1):
@@ -48,12 +44,6 @@ func mode(queues []Queue) string {
 	}
 	return "weighted"
 }
-
-// For mistakes.
-var (
-	turn  int
-	drawn []string
-)
 
 // order returns the names of the queues in the order in which the next fetch tries them. [FETCH-3]
 func order(queues []Queue) []string {
@@ -74,25 +64,8 @@ func order(queues []Queue) []string {
 			names = append(names, queue.Name)
 		}
 	}
-	if !strict && mistake.Made("draws-the-first-only") {
-		first := rand.IntN(len(names))
-		names = slices.Concat([]string{names[first]}, slices.Sorted(slices.Values(names)))
-		strict = true
-	}
 	if !strict && mistake.Made("draws-one-queue") {
 		return []string{names[rand.IntN(len(names))]}
-	}
-	if !strict && mistake.Made("rotates") {
-		turn++
-		names = slices.Concat(names[turn%len(names):], names[:turn%len(names)])
-		strict = true
-	}
-	if !strict && mistake.Made("draws-once") {
-		if drawn == nil {
-			rand.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
-			drawn = names
-		}
-		names, strict = drawn, true
 	}
 	if !strict {
 		rand.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })

@@ -30,14 +30,10 @@ func newIdentity() string {
 	var nonce [6]byte
 	rand.Read(nonce[:])
 	switch {
-	case mistake.Made("constant-nonce"):
-		return fmt.Sprintf("%s:%d:%s", host, os.Getpid(), "000000000000")
 	case mistake.Made("nonce-from-the-process-id"):
 		return fmt.Sprintf("%s:%d:%012x", host, os.Getpid(), os.Getpid())
 	case mistake.Made("nonce-in-upper-case"):
 		return fmt.Sprintf("%s:%d:%X", host, os.Getpid(), nonce)
-	case mistake.Made("identity-without-nonce"):
-		return fmt.Sprintf("%s:%d", host, os.Getpid())
 	}
 	return fmt.Sprintf("%s:%d:%s", host, os.Getpid(), hex.EncodeToString(nonce[:]))
 }
@@ -52,45 +48,24 @@ func (w *Worker) beat() error {
 	if err := w.flushCounters(); err != nil {
 		return err
 	}
-	if w.isQuiet() && mistake.Made("no-beat-when-quiet") {
-		return nil
-	}
 	records := w.workRecords()
-	if mistake.Made("presence-before-the-records") {
-		defer w.writeRecords(records)
-	} else if err := w.writeRecords(records); err != nil {
+	if err := w.writeRecords(records); err != nil {
 		return err
 	}
 	busy := len(records)
-	switch {
-	case mistake.Made("busy-of-the-last-beat"):
+	if mistake.Made("busy-of-the-last-beat") {
 		busy, w.lastBusy = w.lastBusy, busy
-	case mistake.Made("busy-is-concurrency"):
-		busy = w.Concurrency
 	}
 	rtt, rss, quiet := roundTrip.Microseconds(), residentKiB(), strconv.FormatBool(w.isQuiet())
 	switch {
-	case mistake.Made("rtt-in-milliseconds"):
-		rtt = roundTrip.Milliseconds()
-	case mistake.Made("rtt-in-nanoseconds"):
-		rtt = roundTrip.Nanoseconds()
 	case mistake.Made("rss-in-bytes"):
 		rss *= 1024
-	case mistake.Made("rss-in-pages"):
-		rss /= 4
-	case mistake.Made("quiet-as-number"):
-		quiet = map[string]string{"true": "1", "false": "0"}[quiet]
 	case mistake.Made("never-shows-quiet"):
 		quiet = "false"
 	}
 	life := presenceLife
-	switch {
-	case mistake.Made("lives-an-hour"):
+	if mistake.Made("lives-an-hour") {
 		life = "3600"
-	case mistake.Made("lives-600-seconds"):
-		life = "600"
-	case mistake.Made("lives-30-seconds"):
-		life = "30"
 	}
 	presence := redis.Command{"HSET", w.identity,
 		"info", w.info(),
@@ -101,37 +76,15 @@ func (w *Worker) beat() error {
 		"quiet", quiet,
 		"rss", strconv.Itoa(rss),
 	}
-	switch {
-	case mistake.Made("beat-in-milliseconds"):
-		presence[9] = strconv.FormatInt(time.Now().UnixMilli(), 10)
-	case mistake.Made("beat-of-the-start"):
-		presence[9] = payload.Score(payload.Seconds(w.started))
-	case mistake.Made("no-concurrency-in-hash"):
+	if mistake.Made("no-concurrency-in-hash") {
 		presence = slices.Delete(presence, 4, 6)
 	}
-	if mistake.Made("beats-in-pieces") {
-		w.Pool.Do("SADD", "processes", w.identity)
-		w.Pool.Do(presence...)
-		_, err := w.Pool.Do("EXPIRE", w.identity, life)
-		return err
-	}
-	if mistake.Made("expires-at-the-first-beat-only") && w.beats > 0 {
-		life = ""
-	}
-	w.beats++
 	if life == "" {
 		_, err := w.Pool.Transaction(redis.Command{"SADD", "processes", w.identity}, presence)
 		return err
 	}
-	if mistake.Made("registers-at-the-first-beat-only") && w.beats > 1 {
-		_, err := w.Pool.Transaction(presence, redis.Command{"EXPIRE", w.identity, life})
-		return err
-	}
 	pop := redis.Command{"RPOP", w.identity + "-signals"}
-	switch {
-	case mistake.Made("signals-from-the-wrong-end"):
-		pop[0] = "LPOP"
-	case mistake.Made("takes-ten-signals"):
+	if mistake.Made("takes-ten-signals") {
 		pop = append(pop, "10")
 	}
 	replies, err := w.Pool.Transaction(append([]redis.Command{
@@ -164,22 +117,8 @@ func (w *Worker) workRecords() map[string]string {
 		queue, key := job.queue, job.executor
 		decoded, _ := payload.Decode(job.text)
 		switch {
-		case mistake.Made("payload-as-object"):
-			shown = decoded
-		case mistake.Made("payload-encoded-again"):
-			shown, _ = payload.Encode(decoded, "")
-		case mistake.Made("run-at-in-milliseconds"):
-			began = job.began.UnixMilli()
 		case mistake.Made("run-at-with-fraction"):
 			began = payload.Seconds(job.began)
-		case mistake.Made("run-at-of-the-beat"):
-			began = time.Now().Unix()
-		case mistake.Made("queue-with-prefix"):
-			queue = queueKey(queue)
-		case mistake.Made("queue-of-the-payload"):
-			if name, _ := decoded.Get("queue"); isName(name) {
-				queue = name.(string)
-			}
 		case mistake.Made("records-by-jid"):
 			jid, _ := decoded.Get("jid")
 			key = fmt.Sprint(jid)
@@ -200,12 +139,6 @@ func (w *Worker) workRecords() map[string]string {
 func (w *Worker) writeRecords(records map[string]string) error {
 	keys := w.recordKeys()
 	commands := []redis.Command{append(redis.Command{"UNLINK"}, keys...)}
-	switch {
-	case mistake.Made("never-unlinks-records"):
-		commands = nil
-	case mistake.Made("unlinks-records-if-jobs-run") && len(records) == 0:
-		return nil
-	}
 	for _, key := range keys {
 		if len(records) > 0 {
 			command := redis.Command{"HSET", key}
@@ -218,12 +151,6 @@ func (w *Worker) writeRecords(records map[string]string) error {
 			}
 		}
 	}
-	if mistake.Made("records-in-pieces") {
-		for _, command := range commands {
-			w.Pool.Do(command...)
-		}
-		return nil
-	}
 	if len(commands) == 0 {
 		return nil
 	}
@@ -233,10 +160,7 @@ func (w *Worker) writeRecords(records map[string]string) error {
 
 func (w *Worker) recordKeys() []string {
 	keys := []string{w.identity + ":work", w.identity + ":workers"}
-	switch {
-	case mistake.Made("records-of-generation-6"):
-		return keys[1:]
-	case mistake.Made("records-of-generation-8"):
+	if mistake.Made("records-of-generation-8") {
 		return keys[:1]
 	}
 	return keys
@@ -272,45 +196,14 @@ func (w *Worker) info() string {
 		}}}},
 	}
 	switch {
-	case mistake.Made("no-queues-in-info"):
-		info.Set("queues", []any{})
-	case mistake.Made("keys-of-queues-in-info"):
-		for i := range names {
-			names[i] = queueKey(names[i].(string))
-		}
-	case mistake.Made("no-weights-in-info"):
-		info.Set("weights", []any{payload.Object{}})
-	case mistake.Made("weights-are-no-array"):
-		info.Set("weights", weights)
 	case mistake.Made("no-capsules-in-info"):
 		info.Set("capsules", payload.Object{})
-	case mistake.Made("no-mode-in-capsules"):
-		capsules := info[len(info)-1].Value.(payload.Object)[0].Value.(payload.Object)
-		capsules[1].Value = "strict"
 	case mistake.Made("started-at-in-milliseconds"):
 		info.Set("started_at", w.started.UnixMilli())
-	case mistake.Made("started-at-of-the-beat"):
-		info.Set("started_at", payload.Seconds(time.Now()))
-	case mistake.Made("process-id-of-the-parent"):
-		info.Set("pid", os.Getppid())
-	case mistake.Made("process-id-as-text"):
-		info.Set("pid", pid)
-	case mistake.Made("version-with-digit-first"):
-		info.Set("version", "8.1.7")
-	case mistake.Made("no-tag-in-info"):
-		info.Set("tag", nil)
-	case mistake.Made("no-labels-in-info"):
-		info.Set("labels", nil)
-	case mistake.Made("no-concurrency-in-info"):
-		info.Delete("concurrency")
 	case mistake.Made("one-executor-in-info"):
 		info.Set("concurrency", 1)
 	case mistake.Made("embedded-as-text"):
 		info.Set("embedded", "false")
-	case mistake.Made("another-identity-in-info"):
-		info.Set("identity", host)
-	case mistake.Made("hostname-with-domain-in-info"):
-		info.Set("hostname", host+".example.com")
 	}
 	text, _ := payload.Encode(info, "")
 	return text
@@ -320,9 +213,7 @@ func (w *Worker) info() string {
 func (w *Worker) count(failed bool) {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
-	if !failed || !mistake.Made("processed-are-successes") {
-		w.processed++
-	}
+	w.processed++
 	if failed {
 		w.failed++
 	}
@@ -332,27 +223,15 @@ func (w *Worker) count(failed bool) {
 func (w *Worker) flushCounters() error {
 	w.mutex.Lock()
 	processed, failed := w.processed, w.failed
-	if !mistake.Made("counts-again-at-each-beat") {
-		w.processed, w.failed = 0, 0
-	}
+	w.processed, w.failed = 0, 0
 	w.mutex.Unlock()
 	day := today()
 	var commands []redis.Command
 	for name, number := range map[string]int64{"stat:processed": processed, "stat:failed": failed} {
 		if number > 0 {
 			dayLife := dayLife
-			switch {
-			case mistake.Made("counters-of-a-year"):
+			if mistake.Made("counters-of-a-year") {
 				dayLife = "31536000"
-			case mistake.Made("no-end-of-failed-days") && name == "stat:failed":
-				commands = append(commands, redis.Command{"INCRBY", name, fmt.Sprint(number)},
-					redis.Command{"INCRBY", name + ":" + day, fmt.Sprint(number)})
-				continue
-			case mistake.Made("no-failed-of-the-day") && name == "stat:failed":
-				commands = append(commands, redis.Command{"INCRBY", name, fmt.Sprint(number)})
-				continue
-			case mistake.Made("counts-ones") && number > 1:
-				number = 1
 			}
 			text := strconv.FormatInt(number, 10)
 			commands = append(commands, redis.Command{"INCRBY", name, text},
@@ -375,9 +254,6 @@ func (w *Worker) flushCounters() error {
 func today() string {
 	if mistake.Made("local-date") {
 		return time.Now().Format(time.DateOnly)
-	}
-	if mistake.Made("date-without-dashes") {
-		return time.Now().UTC().Format("20060102")
 	}
 	return time.Now().UTC().Format(time.DateOnly)
 }

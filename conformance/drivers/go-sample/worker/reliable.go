@@ -144,9 +144,6 @@ func (r *reliable) fetch() (*held, error) {
 	field := taken[0].(string)
 	_, queue, _ := strings.Cut(field, ":")
 	recoveries, _ := strconv.Atoi(taken[3].(string))
-	if mistake.Made("put-backs-count-as-crashes") {
-		recoveries, _ = strconv.Atoi(taken[2].(string))
-	}
 	if len(taken) > 4 { // taken for a mistake; it waits for the executor
 		field, text := taken[4].(string), taken[5].(string)
 		_, queue, _ := strings.Cut(field, ":")
@@ -162,10 +159,7 @@ func (r *reliable) reserve() int64 {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
 	r.sequence++
-	switch {
-	case mistake.Made("one-sequence-number"):
-		r.sequence = 1
-	case mistake.Made("ten-sequence-numbers"):
+	if mistake.Made("ten-sequence-numbers") {
 		r.sequence %= 10
 	}
 	r.known[r.sequence] = true
@@ -194,14 +188,6 @@ func counters() []string {
 }
 
 func (r *reliable) done(job *held, failed, again bool) error {
-	if mistake.Made("done-by-hand") {
-		r.count(failed)
-		_, err := r.Pool.Do("HDEL", r.privateKey(), job.field)
-		return r.settle(job, err)
-	}
-	if mistake.Made("counts-before-the-script") {
-		r.Pool.Do("INCR", "stat:processed")
-	}
 	keys := slices.Concat([]string{r.privateKey()}, counters(), []string{returnedKey, returnedAtKey, lostStat})
 	_, err := r.Scripts.Call(r.Pool, "done", keys, []string{dayLife, digit(failed), digit(again), job.field})
 	return r.settle(job, err)
@@ -209,12 +195,6 @@ func (r *reliable) done(job *held, failed, again bool) error {
 
 func (r *reliable) retry(job *held, due float64, text string, again bool) error {
 	keys := slices.Concat([]string{r.privateKey(), "retry"}, counters(), []string{returnedKey, returnedAtKey, lostStat})
-	if mistake.Made("retries-by-hand") {
-		r.count(true)
-		_, err := r.Pool.Transaction(redis.Command{"ZADD", "retry", payload.Score(due), text},
-			redis.Command{"HDEL", r.privateKey(), job.field})
-		return r.settle(job, err)
-	}
 	if mistake.Made("retries-in-two-steps") {
 		if removed, err := r.Pool.Do("HDEL", r.privateKey(), job.field); err != nil || removed == int64(0) {
 			return r.settle(job, err)
@@ -262,22 +242,7 @@ func (r *reliable) putBack(jobs []*held, started, _ bool) error {
 func (r *reliable) putFieldsBack(fields []string, started bool) error {
 	life := "0"
 	if started {
-		life = strconv.Itoa(returnTime())
-	}
-	if mistake.Made("puts-back-by-hand") {
-		for _, field := range fields {
-			_, queue, _ := sequenceOf(field)
-			text, err := r.Pool.Do("HGET", r.privateKey(), field)
-			if err != nil || text == nil {
-				return err
-			}
-			_, err = r.Pool.Transaction(redis.Command{"RPUSH", queueKey(queue), text.(string)},
-				redis.Command{"HDEL", r.privateKey(), field})
-			if err != nil {
-				return err
-			}
-		}
-		return nil
+		life = strconv.Itoa(returnLife)
 	}
 	lists, pairs := pairsOf(fields)
 	keys := append([]string{r.privateKey(), returnedKey, returnedAtKey, lostStat, "queues"}, lists...)
@@ -335,9 +300,6 @@ func (r *reliable) entries(identity string) (fields []string, err error) {
 
 // audit puts back the own entries that two looks in a row did not know. [REL-8]
 func (r *reliable) audit() error {
-	if mistake.Made("never-audits") {
-		return nil
-	}
 	fields, err := r.entries(r.identity) // the hash first, and only then what is known
 	if err != nil {
 		return err
@@ -365,13 +327,10 @@ func (r *reliable) audit() error {
 
 // watch looks for jobs of dead processes and for strangers, until the context ends. [REL-17]
 func (r *reliable) watch(ctx context.Context) {
-	if !mistake.Made("searches-for-no-owners") {
-		go r.nameOwners(ctx)
-	}
+	go r.nameOwners(ctx)
 	for first := true; ; first = false {
 		switch {
 		case first && mistake.Made("no-recovery-at-its-start"):
-		case !first && mistake.Made("recovers-at-its-start-only"):
 		default:
 			if err := r.recover(first); err != nil {
 				r.logf("recovery: %v", err)
@@ -391,7 +350,7 @@ func (r *reliable) watch(ctx context.Context) {
 // recover puts back the jobs of owners without lease. One look of a fleet serves all. [REL-4]
 func (r *reliable) recover(first bool) error {
 	locked, err := r.Pool.Do("SET", recoveryKey, "1", "NX", "PX", "5000")
-	if err != nil || locked == nil && (!first || mistake.Made("relies-on-others-at-its-start")) {
+	if err != nil || locked == nil && !first {
 		return err
 	}
 	owners, err := r.Pool.Do("SMEMBERS", ownersKey)
@@ -407,13 +366,6 @@ func (r *reliable) recover(first bool) error {
 		if err != nil {
 			return err
 		}
-		if mistake.Made("recovers-by-host-name") {
-			host, _, _ := strings.Cut(r.identity, ":")
-			if strings.HasPrefix(identity, host+":") {
-				alive = int64(0)
-				r.Pool.Do("UNLINK", identity)
-			}
-		}
 		if mistake.Made("recovers-the-living") {
 			r.recoverByHand(identity)
 			continue
@@ -421,9 +373,6 @@ func (r *reliable) recover(first bool) error {
 		if alive == int64(0) && mistake.Made("recovers-by-hand") {
 			r.recoverByHand(identity)
 			continue
-		}
-		if alive == int64(0) && mistake.Made("forgets-owners-before-their-jobs") {
-			r.Pool.Do("SREM", ownersKey, identity)
 		}
 		if alive == int64(0) {
 			if err := r.recoverOwner(identity); err != nil {
@@ -434,7 +383,7 @@ func (r *reliable) recover(first bool) error {
 	if mistake.Made("never-forgets-returns") {
 		return nil
 	}
-	old := payload.Score(payload.Seconds(time.Now()) - float64(returnTime()))
+	old := payload.Score(payload.Seconds(time.Now()) - float64(returnLife))
 	for { // until none is left, because the next look may be that of another process
 		forgotten, err := r.Scripts.Call(r.Pool, "forget", []string{returnedKey, returnedAtKey}, []string{old, "1000"})
 		if count, _ := forgotten.(int64); err != nil || count < 1000 {
@@ -458,19 +407,6 @@ func (r *reliable) recoverByHand(identity string) {
 	r.Pool.Do("SREM", ownersKey, identity)
 }
 
-// returnTime returns how long the returns of a job are remembered, in seconds.
-func returnTime() int {
-	switch {
-	case mistake.Made("remembers-returns-for-72-seconds"):
-		return 72
-	case mistake.Made("remembers-returns-for-72-minutes"):
-		return 72 * 60
-	case mistake.Made("remembers-returns-for-a-year"):
-		return 365 * 86400
-	}
-	return returnLife
-}
-
 func (r *reliable) recoverOwner(identity string) error {
 	fields, err := r.entries(identity)
 	if err != nil {
@@ -483,7 +419,7 @@ func (r *reliable) recoverOwner(identity string) error {
 		keys := append([]string{privatePrefix + identity, identity, ownersKey, returnedKey, returnedAtKey,
 			recoveredStat, "queues"}, lists...)
 		reply, err := r.Scripts.Call(r.Pool, "recover", keys,
-			append([]string{identity, strconv.Itoa(returnTime()), nowScore()}, pairs...))
+			append([]string{identity, strconv.Itoa(returnLife), nowScore()}, pairs...))
 		if err != nil || len(fields) == 0 || reply == int64(-1) { // -1: it lives
 			return err
 		}
@@ -515,36 +451,16 @@ func (r *reliable) nameOwners(ctx context.Context) {
 
 // poisoned kills a job that has ended too many processes, and reports whether it did. [REL-10]
 func (r *reliable) poisoned(job *held, decoded payload.Object) bool {
-	limit := mostRecoveries
-	switch {
-	case mistake.Made("no-limit-of-recoveries"):
-		return false
-	case mistake.Made("two-recoveries"):
-		limit--
-	case mistake.Made("four-recoveries"):
-		limit++
-	}
-	if job.recoveries <= limit {
+	if job.recoveries <= mostRecoveries {
 		return false
 	}
 	now := time.Now()
 	decoded.Set("error_message", fmt.Sprintf(
 		"not run again: %d processes died while they held this job; the limit is %d", job.recoveries, mostRecoveries))
 	decoded.Set("error_class", "jobwire.PoisonPill")
-	if mistake.Made("poison-of-another-class") {
-		decoded.Set("error_class", "PoisonPill")
-	}
 	when := "failed_at"
-	if count, _ := decoded.Get("retry_count"); count != nil && !mistake.Made("poison-is-a-first-failure") {
+	if count, _ := decoded.Get("retry_count"); count != nil {
 		when = "retried_at"
-	}
-	if mistake.Made("poison-counts-as-a-retry") {
-		count, _ := nextCount(decoded)
-		decoded.Set("retry_count", payload.Number(count.String()))
-	}
-	if dead, _ := decoded.Get("dead"); dead == false && mistake.Made("drops-poison-with-dead-false") {
-		r.persist("done", func(again bool) error { return r.done(job, true, again) })
-		return true
 	}
 	decoded.Set(when, r.Generation.Now().Time(now))
 	text, _ := payload.Encode(decoded, "")
@@ -559,21 +475,14 @@ func (r *reliable) end() error {
 	if mistake.Made("resigns-before-it-looks") {
 		r.Pool.Do("SREM", ownersKey, r.identity)
 	}
-	if mistake.Made("stays-named-at-its-end") {
-		return nil
-	}
 	fields, err := r.entries(r.identity)
 	if err != nil {
 		return err
 	}
-	if len(fields) > 0 && !mistake.Made("leaves-strangers-at-its-end") {
+	if len(fields) > 0 {
 		if err := r.putFieldsBack(fields, true); err != nil {
 			return err
 		}
-	}
-	if mistake.Made("removes-itself-with-srem") {
-		_, err := r.Pool.Transaction(redis.Command{"SREM", ownersKey, r.identity}, redis.Command{"UNLINK", r.identity})
-		return err
 	}
 	if !mistake.Made("keeps-its-lease") {
 		if _, err := r.Pool.Do("UNLINK", r.identity); err != nil {

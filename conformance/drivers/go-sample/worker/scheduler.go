@@ -3,7 +3,6 @@ package worker
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -54,14 +53,6 @@ func (w *Worker) schedule(ctx context.Context) {
 		wait = w.average()
 		switch {
 		case mistake.Made("no-jitter-between-looks"):
-		case mistake.Made("little-jitter-between-looks"):
-			wait *= 0.95 + 0.1*rand.Float64()
-		case mistake.Made("jitter-from-0"):
-			wait *= 2 * rand.Float64()
-		case mistake.Made("jitter-upwards-only"):
-			wait *= 1 + 0.5*rand.Float64()
-		case mistake.Made("looks-too-often"):
-			wait *= 0.25
 		default:
 			wait *= 0.5 + rand.Float64()
 		}
@@ -84,16 +75,11 @@ func (w *Worker) average() float64 {
 // prune removes processes that have died. [BEAT-8] [BEAT-21] [BEAT-22]
 func (w *Worker) prune() error {
 	lock := redis.Command{"SET", "process_cleanup", "1", "NX", "EX", "60"}
-	switch {
-	case mistake.Made("lock-without-end"):
-		lock = lock[:4]
-	case mistake.Made("lock-without-nx"):
+	if mistake.Made("lock-without-nx") {
 		lock = slices.Delete(lock, 3, 4)
-	case mistake.Made("lock-for-6-seconds"):
-		lock[5] = "6"
 	}
 	locked, err := w.Pool.Do(lock...)
-	if err != nil || locked == nil && !mistake.Made("ignores-refused-lock") {
+	if err != nil || locked == nil {
 		return err
 	}
 	reply, err := w.Pool.Do("SMEMBERS", "processes")
@@ -108,9 +94,6 @@ func (w *Worker) prune() error {
 		if kind != "none" && kind != "hash" && mistake.Made("keeps-processes-of-other-types") {
 			continue
 		}
-		if kind != "hash" && kind != "none" && mistake.Made("stops-at-processes-of-other-types") {
-			return fmt.Errorf("%v is not a hash", identity)
-		}
 		if kind != "hash" {
 			if _, err := w.Pool.Do("SREM", "processes", identity.(string)); err != nil {
 				return err
@@ -122,7 +105,7 @@ func (w *Worker) prune() error {
 
 // promote moves the due members of a set to their queues, in batches, until the worker is quiet.
 func (w *Worker) promote(ctx context.Context, set string) error {
-	for stuck := 0; ctx.Err() == nil || mistake.Made("promotes-all-before-it-stops"); { // [SCHED-10]
+	for stuck := 0; ctx.Err() == nil; { // [SCHED-10]
 		now := time.Now()
 		if mistake.Made("promotes-a-minute-early") {
 			now = now.Add(time.Minute)
@@ -152,13 +135,8 @@ func (w *Worker) promoteBatch(set string, members []any, now time.Time) (stuck i
 		queue, promoted, err := promotion(text, w.Generation.Now(), now)
 		if err != nil {
 			switch {
-			case mistake.Made("leaves-what-cannot-be-promoted"):
-				continue
 			case mistake.Made("stops-at-what-cannot-be-promoted"):
 				return 0, err
-			case mistake.Made("deletes-what-cannot-be-promoted"):
-				w.Pool.Do("ZREM", set, text)
-				continue
 			case mistake.Made("kills-due-in-two-steps"):
 				w.Pool.Do("ZREM", set, text)
 				w.Pool.Do("ZADD", "dead", payload.Score(payload.Seconds(now)), text)
@@ -205,29 +183,6 @@ func (w *Worker) promoteByHand(set, queue, text, promoted string) (done bool, er
 		if removed, err := w.Pool.Do("ZREM", set, text); err != nil || removed == int64(0) {
 			return true, err
 		}
-	case mistake.Made("pushes-then-removes"):
-		if _, err := w.Pool.Transaction(push...); err != nil {
-			return true, err
-		}
-		_, err := w.Pool.Do("ZREM", set, text)
-		return true, err
-	case mistake.Made("pushes-whatever-was-removed"):
-		_, err := w.Pool.Transaction(append(push, redis.Command{"ZREM", set, text})...)
-		return true, err
-	case mistake.Made("removes-encoded-again"):
-		decoded, _ := payload.Decode(text)
-		again, _ := payload.Encode(decoded, "")
-		if removed, err := w.Pool.Do("ZREM", set, again); err != nil || removed == int64(0) {
-			return true, err
-		}
-	case mistake.Made("removes-by-score"):
-		score, err := w.Pool.Do("ZSCORE", set, text)
-		if err != nil || score == nil {
-			return true, err
-		}
-		if _, err := w.Pool.Do("ZREMRANGEBYSCORE", set, score.(string), score.(string)); err != nil {
-			return true, err
-		}
 	case mistake.Made("promotes-to-the-tail"):
 		push[1][0] = "RPUSH"
 		_, err := w.Pool.Transaction(append(push, redis.Command{"ZREM", set, text})...)
@@ -248,36 +203,22 @@ func promotion(text string, generation payload.Generation, now time.Time) (queue
 	if err != nil {
 		return "", "", err
 	}
-	if name, present := job.Get("queue"); !present || name == nil && mistake.Made("promotes-null-queue-to-default") {
+	if _, present := job.Get("queue"); !present {
 		job.Prepend("queue", "default")
 	}
-	if retry, present := job.Get("retry"); !present && !mistake.Made("promotes-without-retry") {
+	if retry, present := job.Get("retry"); !present {
 		job.Prepend("retry", true)
 	} else if present && retry == nil && mistake.Made("promotes-null-retry-as-true") {
 		job.Set("retry", true)
 	}
-	_, complete := job.Get("created_at")
-	if mistake.Made("new-created-at-at-promotion") {
-		job.Delete("created_at")
-	}
-	if _, present := job.Get("created_at"); !present && !mistake.Made("promotes-without-created-at") {
+	if _, present := job.Get("created_at"); !present {
 		job.Set("created_at", generation.Time(now))
 	}
 	if !mistake.Made("promotes-with-at") {
 		job.Delete("at")
 	}
-	if _, present := job.Get("enqueued_at"); (!present || !mistake.Made("keeps-old-enqueued-at")) &&
-		(!complete || !mistake.Made("no-enqueued-at-for-complete-payloads")) {
+	if _, present := job.Get("enqueued_at"); !present || !mistake.Made("keeps-old-enqueued-at") {
 		job.Set("enqueued_at", generation.Time(now))
-	}
-	if mistake.Made("enqueued-at-is-the-due-time") {
-		if created, ok := job.Get("created_at"); ok {
-			job.Set("enqueued_at", created)
-		}
-	}
-	if mistake.Made("promotion-clears-the-error") {
-		job.Delete("error_message")
-		job.Delete("error_class")
 	}
 	if mistake.Made("promotion-knows-its-fields") { // as a struct does
 		job = slices.DeleteFunc(job, func(member payload.Member) bool { return !slices.Contains(knownFields, member.Name) })
@@ -301,7 +242,7 @@ var knownFields = []string{"class", "args", "jid", "queue", "retry", "created_at
 // killDue moves a member that cannot be promoted out of the way. [SCHED-9]
 func (w *Worker) killDue(set, text string, problem error, now time.Time) error {
 	target := "dead"
-	if errors.Is(problem, payload.ErrNotObject) && !mistake.Made("kills-due-that-is-no-object") {
+	if errors.Is(problem, payload.ErrNotObject) {
 		target = "jobwire:unreadable"
 	}
 	w.logf("a member of %s: %v; moved to %s", set, problem, target)

@@ -35,14 +35,8 @@ type store interface {
 func deadLimits() (age float64, limit int) {
 	age, limit = 15552000, 10000
 	switch {
-	case mistake.Made("dead-for-180-hours"):
-		age = 180 * 3600
-	case mistake.Made("dead-age-in-milliseconds"):
-		age *= 1000
 	case mistake.Made("dead-for-18-days"):
 		age /= 10
-	case mistake.Made("keeps-10000-dead"):
-		limit++
 	case mistake.Made("keeps-1000-dead"):
 		limit = 1000
 	}
@@ -64,7 +58,6 @@ func (w *Worker) persist(what string, step func(again bool) error) {
 			return
 		}
 		again = again || redis.Uncertain(err) && !mistake.Made("never-tells-of-repetition")
-		again = again || mistake.Made("tells-of-repetition-after-refusal")
 		if mistake.Made("drops-refused-outcomes") {
 			return
 		}

@@ -63,7 +63,7 @@ type Worker struct {
 	running           map[*held]*held
 	processed, failed int64
 
-	beats, lastBusy, tstp int // for mistakes
+	lastBusy, tstp int // for mistakes
 }
 
 // Run works until a signal ends the process.
@@ -78,9 +78,6 @@ func Run(options Options) error {
 		w.alsoBeat = []redis.Command{{"SADD", ownersKey, w.identity}} // [REL-5]
 	}
 	signal.Notify(w.signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGTSTP, syscall.SIGTTIN)
-	if mistake.Made("ignores-int") {
-		signal.Ignore(syscall.SIGINT)
-	}
 	if err := w.checkServer(); err != nil {
 		if errors.Is(err, errStopped) {
 			return nil
@@ -113,20 +110,9 @@ func Run(options Options) error {
 		case syscall.SIGTTIN:
 			w.dump()
 		default:
-			if mistake.Made("no-beat-while-it-stops") {
-				stopBeats()
-				stopBeats = func() {}
-			}
 			w.stop(schedulerEnd)
 			stopBeats()
-			err := w.leave()
-			if mistake.Made("ends-with-status-1") {
-				os.Exit(1)
-			}
-			if mistake.Made("ends-with-status-143") {
-				os.Exit(143)
-			}
-			return err
+			return w.leave()
 		}
 	}
 	return nil
@@ -147,9 +133,6 @@ func (w *Worker) checkServer() error {
 		if redis.HasCode(err, "NOAUTH", "WRONGPASS", "MOVED", "CROSSSLOT") {
 			return err
 		}
-		if redis.HasCode(err, "NOPERM") && mistake.Made("needs-info") {
-			return err
-		}
 		if redis.HasCode(err, "NOPERM", "ERR") && !strings.Contains(err.Error(), "max number of clients") {
 			w.logf("warning: the version of the server is unknown: %v [ENV-15]", err)
 			return nil
@@ -157,9 +140,6 @@ func (w *Worker) checkServer() error {
 		w.logf("no server: %v; next try in %v", err, pause)
 		select {
 		case signal := <-w.signals:
-			if mistake.Made("forgets-signals-before-its-start") {
-				return nil
-			}
 			if signal == syscall.SIGTERM || signal == syscall.SIGINT {
 				return errStopped
 			}
@@ -177,7 +157,7 @@ func (w *Worker) checkServer() error {
 	version := facts["redis_version"]
 	if n, _ := fmt.Sscanf(version, "%d.%d", &major, &minor); n < 2 {
 		w.logf("warning: the version of the server is unknown [ENV-15]")
-	} else if mistake.Made("takes-any-version") || mistake.Made("takes-version-6-0") && major == 6 {
+	} else if mistake.Made("takes-any-version") {
 		w.logf("version %s", version)
 	} else if mistake.Made("names-no-version") && (major < 6 || major == 6 && minor < 2) {
 		return errors.New("the server is too old")
@@ -190,7 +170,7 @@ func (w *Worker) checkServer() error {
 	if facts["cluster_enabled"] == "1" || facts["redis_mode"] == "cluster" {
 		return errors.New("the server is in cluster mode, where queues cannot be served [ENV-8]")
 	}
-	if policy := facts["maxmemory_policy"]; policy != "" && policy != "noeviction" && !mistake.Made("takes-any-policy") {
+	if policy := facts["maxmemory_policy"]; policy != "" && policy != "noeviction" {
 		w.logf("warning: maxmemory-policy is %s; the server may delete jobs; use noeviction [ENV-2]", policy)
 	}
 	return nil
@@ -229,8 +209,6 @@ func (w *Worker) betweenBeats() time.Duration {
 	switch {
 	case mistake.Made("beats-every-14-seconds"):
 		return 14 * w.Beat / 10
-	case mistake.Made("beats-every-30-seconds"):
-		return 3 * w.Beat
 	case mistake.Made("beats-rarely-when-quiet") && w.isQuiet():
 		return 10 * w.Beat
 	}
@@ -247,9 +225,6 @@ func (w *Worker) executor(id string) {
 			w.logf("fetch: %v; next try in %v", err, pause)
 			if mistake.Made("ends-after-an-error") {
 				break
-			}
-			if mistake.Made("pauses-up-to-a-minute") {
-				pause = time.Minute
 			}
 			time.Sleep(pause)
 			pause = min(2*pause, longestPause)
@@ -335,18 +310,12 @@ func (w *Worker) stop(schedulerEnd <-chan struct{}) {
 		grace *= 2
 	case mistake.Made("grace-and-15-seconds"):
 		grace += 15 * time.Second
-	case mistake.Made("no-grace"):
-		grace = 0
-	case mistake.Made("grace-from-the-first-quiet") && w.isQuiet():
-		grace = 0
 	case mistake.Made("stores-for-ever"), mistake.Made("waits-for-a-long-fetch"):
 		storeTime = time.Hour
 	}
 	deadline := time.After(grace)
 	time.AfterFunc(grace+storeTime, func() { close(w.hopeless) })
-	if !mistake.Made("fetches-while-it-stops") {
-		w.becomeQuiet()
-	}
+	w.becomeQuiet()
 	home := make(chan struct{})
 	go func() {
 		w.executors.Wait()
@@ -362,21 +331,12 @@ func (w *Worker) stop(schedulerEnd <-chan struct{}) {
 		return
 	}
 	unfinished := w.claimRunning()
-	if mistake.Made("puts-one-job-back") && len(unfinished) > 1 {
-		unfinished = unfinished[:1]
-	}
 	if mistake.Made("fails-what-it-aborts") {
 		for _, job := range unfinished {
 			decoded, _ := payload.Decode(job.text)
 			w.fail(job, decoded, nil, failure{class: "context.Canceled", message: "context canceled"})
 		}
 		return
-	}
-	if mistake.Made("aborts-before-it-puts-back") {
-		for _, job := range unfinished {
-			job.cancel()
-		}
-		time.Sleep(500 * time.Millisecond)
 	}
 	if mistake.Made("counts-what-it-aborts") {
 		for range unfinished {
@@ -430,8 +390,6 @@ func (w *Worker) leave() error {
 	switch {
 	case mistake.Made("leaves-itself-registered"):
 		commands = commands[1:]
-	case mistake.Made("leaves-its-records"):
-		commands = commands[:1]
 	case mistake.Made("leaves-records-of-generation-6"):
 		commands[1] = commands[1][:2]
 	}
@@ -448,20 +406,10 @@ func (w *Worker) obey(name string) {
 		"TSTP": syscall.SIGTSTP, "TERM": syscall.SIGTERM, "INT": syscall.SIGINT, "TTIN": syscall.SIGTTIN,
 	}
 	switch {
-	case mistake.Made("obeys-term-only"):
-		known = map[string]os.Signal{"TERM": syscall.SIGTERM}
-	case mistake.Made("knows-no-int-through-redis"):
-		delete(known, "INT")
 	case mistake.Made("stops-at-ttin-through-redis"):
 		known["TTIN"] = syscall.SIGTERM
-	case mistake.Made("stops-at-tstp-through-redis"):
-		known["TSTP"] = syscall.SIGTERM
 	case mistake.Made("stops-at-unknown-signals") && known[name] == nil:
 		known[name] = syscall.SIGTERM
-	case mistake.Made("obeys-signals-with-prefix"):
-		name = strings.TrimPrefix(name, "SIG")
-	case mistake.Made("obeys-signals-in-lower-case"):
-		name = strings.ToUpper(name)
 	}
 	if signal, ok := known[name]; ok {
 		w.signals <- signal

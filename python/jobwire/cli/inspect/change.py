@@ -27,8 +27,7 @@ from jobwire.inspect import Action, Entry, Inspector
 from jobwire.inspect.display import CANCELLED
 from jobwire.inspect.formats import clean
 from jobwire.ops import Deleted, Operations, Selection
-from jobwire.protocol.plural import counted
-from jobwire.protocol.visible import visible
+from jobwire.text import counted, visible
 
 __all__ = ["COMMANDS", "agreed"]
 

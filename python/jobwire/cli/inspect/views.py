@@ -19,8 +19,8 @@ from jobwire.inspect import (
 from jobwire.inspect.formats import clean, cut, duration, iso
 from jobwire.ops.results import StoredResult
 from jobwire.protocol.metrics import BOUNDS, Totals
-from jobwire.protocol.plural import counted
 from jobwire.protocol.times import Generation
+from jobwire.text import counted
 
 __all__ = [
     "entry_record",

@@ -19,7 +19,7 @@ from jobwire.inspect.formats import clean, duration
 from jobwire.ops import BulkAct, Preview, Selection
 from jobwire.ops.bulk import check_act
 from jobwire.ops.changes import Change, batches, progress_of, restoring
-from jobwire.protocol.plural import counted
+from jobwire.text import counted
 from jobwire.top.desk import Desk
 from jobwire.top.texts import Cell, Part, joined, one_line, shown
 from jobwire.top.threads import in_thread, poster

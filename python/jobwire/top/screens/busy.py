@@ -13,7 +13,7 @@ from jobwire.inspect import ProcessInfo, Work
 from jobwire.inspect.formats import ago, duration
 from jobwire.ops import Act, Whereabouts
 from jobwire.ops.doctor import SILENT_S
-from jobwire.protocol.plural import counted
+from jobwire.text import counted
 from jobwire.top.desk import Desk
 from jobwire.top.rows import Column, Row, Rows
 from jobwire.top.screens.job import JobView

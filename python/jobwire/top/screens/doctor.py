@@ -8,7 +8,7 @@ from textual.widgets import Static
 
 from jobwire.inspect.formats import clean
 from jobwire.ops import Finding
-from jobwire.protocol.plural import counted
+from jobwire.text import counted
 from jobwire.top.desk import Desk
 from jobwire.top.section import Section
 from jobwire.top.texts import Cell, Part, joined

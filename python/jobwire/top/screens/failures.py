@@ -11,7 +11,7 @@ from textual.widgets import DataTable
 
 from jobwire.inspect.formats import ago
 from jobwire.ops import Act, BulkAct, FailureGroup, FailureGroups, FailureSet, Selection
-from jobwire.protocol.plural import counted
+from jobwire.text import counted
 from jobwire.top.desk import Desk
 from jobwire.top.rows import Column, Row, Rows
 from jobwire.top.screens.acting import POSSIBLE

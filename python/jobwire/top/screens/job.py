@@ -16,7 +16,7 @@ from jobwire.inspect.entry import QUEUE, Entry
 from jobwire.inspect.formats import ago, clean, duration, iso
 from jobwire.ops import Act, Explanation, Whereabouts
 from jobwire.ops.pages import digest
-from jobwire.protocol.visible import visible
+from jobwire.text import visible
 from jobwire.top.desk import Desk
 from jobwire.top.screens.acting import POSSIBLE, act_on_entry
 from jobwire.top.section import Section, act_key

@@ -12,7 +12,7 @@ from jobwire.errors import JobwireError
 from jobwire.inspect.formats import ago, clean, duration
 from jobwire.ops import Act, JournalEntry
 from jobwire.ops.journal import joined
-from jobwire.protocol.plural import counted
+from jobwire.text import counted
 from jobwire.top.desk import Desk
 from jobwire.top.rows import Column, Row, Rows
 from jobwire.top.screens.bulk import ChangeView, undo_change

@@ -11,7 +11,7 @@ from textual.binding import Binding, BindingType
 from jobwire.inspect import PeriodicJob
 from jobwire.inspect.formats import clean, duration
 from jobwire.ops import Act
-from jobwire.protocol.plural import counted
+from jobwire.text import counted
 from jobwire.top.desk import Desk
 from jobwire.top.dialogs import AskLine
 from jobwire.top.rows import Column, Row, Rows

@@ -13,7 +13,7 @@ from jobwire.inspect import QueueSummary
 from jobwire.inspect.entry import QUEUE
 from jobwire.inspect.formats import clean, duration
 from jobwire.ops import Act
-from jobwire.protocol.plural import counted
+from jobwire.text import counted
 from jobwire.top.desk import Desk
 from jobwire.top.dialogs import AskLine
 from jobwire.top.rows import Column, Row, Rows

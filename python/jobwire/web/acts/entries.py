@@ -10,15 +10,15 @@ from jobwire.errors import ConfigError, PayloadError
 from jobwire.inspect.entry import QUEUE, Entry, SetName
 from jobwire.inspect.formats import seconds
 from jobwire.ops import BulkAct
-from jobwire.protocol.plural import counted
 from jobwire.protocol.times import instant
+from jobwire.text import counted
 from jobwire.web.jobs import split_key
 from jobwire.web.places import SETS
 from jobwire.web.visit import Redirect, Visit
 
 __all__ = ["MOST_ENTRIES", "act_on_each", "chosen", "delete", "reschedule"]
 
-MOST_ENTRIES = 200  # of one form; more are a change in the background
+MOST_ENTRIES = 200  # per form; larger selections run as a background change
 DONE = {
     "retry": "pushed to their queues",
     "add_to_queue": "pushed to their queues",
@@ -102,7 +102,7 @@ def _find(visit: Visit, place: str, name: str) -> Entry | None:
         return visit.job_near(place.removeprefix(QUEUE), position, digest)
     parts = split_key(key)
     if parts is None or place not in SETS:
-        raise ConfigError(f"entry: {name!r} names no entry of {place!r}")
+        raise ConfigError(f"unknown entry {name!r} of {place!r}")
     return visit.entry_at(cast("SetName", place), *parts, digest)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Literal
 
 from jobwire.inspect.reading import text
-from jobwire.protocol.plural import counted
+from jobwire.text import counted
 from jobwire.web.visit import Redirect, Visit
 
 __all__ = ["signal"]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from jobwire.ops import Finding
-from jobwire.protocol.visible import visible
+from jobwire.text import visible
 from jobwire.web.visit import Page, Visit
 
 __all__ = ["show"]

@@ -71,7 +71,7 @@ def show_entry(path: str) -> Callable[[Visit], Page]:
     def page(visit: Visit) -> Page:
         parts = split_key(visit.name())
         if parts is None:
-            raise Absent(f"{visit.name()!r} names no entry; it is <score>-<job id>")
+            raise Absent(f"unknown entry {visit.name()!r}; expected <score>-<job id>")
         entry = entry_of(visit, shown, *parts)
         known = Whereabouts(shown.name, entry, queue=entry.queue)
         explained = visit.operations.explain(entry.jid or "", known=known)

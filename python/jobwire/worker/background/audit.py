@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 from jobwire.connection.sync import SyncRedis
 from jobwire.protocol.keys import Keys
-from jobwire.protocol.plural import counted
 from jobwire.protocol.reliable import held_fields, put_back, sequence_number
+from jobwire.text import counted
 from jobwire.worker.fetch.outbox import Outbox
 from jobwire.worker.fetch.reliable import ReliableFetcher
 
@@ -47,8 +47,9 @@ def gather(
 ) -> Known:
     """Return what a process knows.
 
-    A job only moves forward: fetch, buffer, thread or task, outbox. Each place lets go of it after
-    the next place has it. So a look at the places in this order sees every job at least once.
+    A job moves forward: fetch, buffer, thread or task, outbox. Each place lets go of it after the
+    next place has it, so reading the places in this order finds it. A job that goes back to the
+    buffer meanwhile can be missed once, so `Suspects` needs two readings in a row.
     Jobs of a fetch that got no reply count as unknown: this process never runs them.
 
     Args:

@@ -16,9 +16,9 @@ from jobwire.errors import RedisRefused, RedisTrouble
 from jobwire.protocol.heartbeat import LEASE_S, HeartbeatSample, Work, beat, prune, retire
 from jobwire.protocol.key_types import explained
 from jobwire.protocol.keys import Keys
-from jobwire.protocol.plural import counted
 from jobwire.protocol.reliable import name_owners, recover, resign
 from jobwire.protocol.wire import command, once
+from jobwire.text import counted
 from jobwire.worker.background.audit import Audit
 from jobwire.worker.background.lifelock import LifeLock
 from jobwire.worker.fetch.outage import Outage

@@ -11,7 +11,7 @@ import traceback
 from collections.abc import Sequence
 from types import CodeType, TracebackType
 
-import jobwire
+from jobwire._version import DIRECTORY
 from jobwire.errors import JobFailed, JobwireError
 from jobwire.protocol.retry import Failure
 
@@ -21,7 +21,7 @@ MAX_TRACE = 20_000  # characters of a traceback in the log
 MAX_TRACES = 200  # kept in memory
 # Files whose calls come before those of the application, and after them if it calls jobwire.
 _OURS = (
-    os.path.dirname(jobwire.__file__) + os.sep,
+    DIRECTORY + os.sep,
     os.path.dirname(concurrent.futures.__file__) + os.sep,
 )
 _BARE = ("builtins", "__main__")  # modules that Python leaves out before the name of a class

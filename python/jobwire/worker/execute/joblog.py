@@ -20,7 +20,7 @@ from typing import Any, Literal, TextIO
 
 from jobwire.application.current import current_job
 from jobwire.application.logs import JobFilter, job_fields
-from jobwire.protocol.visible import visible
+from jobwire.text import visible
 from jobwire.worker.execute.failure import trace_of, user_trace
 from jobwire.worker.execute.log_format import (
     HumanFormatter,

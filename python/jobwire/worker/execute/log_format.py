@@ -11,7 +11,7 @@ from typing import Any
 
 from jobwire.application.current import current_job
 from jobwire.protocol.payload import Job, encode
-from jobwire.protocol.visible import visible, visible_json
+from jobwire.text import visible, visible_json
 
 __all__ = ["HumanFormatter", "JsonFormatter", "LineFormatter", "Told", "visible_lines", "words"]
 

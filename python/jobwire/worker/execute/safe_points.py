@@ -17,18 +17,18 @@ import sysconfig
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 from inspect import unwrap
-from os.path import dirname, join, sep
+from os.path import join, sep
 from types import CodeType, FrameType
 from typing import Any
 
-import jobwire
+from jobwire._version import DIRECTORY
 
 __all__ = ["cleans_up", "is_application", "is_harmless", "landing", "own", "stands_well"]
 
 _NAMES = frozenset(
     ("__enter__", "__exit__", "__aenter__", "__aexit__", "__del__", "acquire", "release")
 )
-_OURS = dirname(jobwire.__file__) + sep
+_OURS = DIRECTORY + sep
 _PATHS = sysconfig.get_paths()
 _LIBRARY = tuple({_PATHS["stdlib"] + sep, _PATHS["platstdlib"] + sep})
 _PACKAGES = (f"{sep}site-packages{sep}", f"{sep}dist-packages{sep}")

@@ -26,7 +26,6 @@ from jobwire.connection.sync import SyncRedis
 from jobwire.errors import NoReply, RedisTrouble
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.ordering import QueueOrder
-from jobwire.protocol.plural import counted
 from jobwire.protocol.reliable import (
     Fetched,
     InFlightJob,
@@ -38,6 +37,7 @@ from jobwire.protocol.reliable import (
 )
 from jobwire.protocol.times import utc_day
 from jobwire.protocol.wire import Script, once
+from jobwire.text import counted
 from jobwire.worker.fetch.buffer import Buffer, Slots
 from jobwire.worker.fetch.inflight import FetchesInFlight, PendingFetch, SequenceNumbers
 from jobwire.worker.fetch.leader import Event, Leader, State
@@ -105,9 +105,10 @@ class ReliableFetcher:
         )
         self._request_thread: Callable[[], None] | None = None  # set before the first `take`
 
-        # Guards `_leader`, `_slots`, `_buffer`, `_followers`, `_prefetch`, `_broken`.
-        # Fields of jobs between buffer and thread, or on their way back.
+        # Fields of jobs between buffer and thread, or on their way back. Changed without a lock,
+        # because each operation on a set of strings is atomic.
         self._in_hand: set[str] = set()
+        # Guards `_leader`, `_slots`, `_buffer`, `_followers`, `_prefetch`, `_broken`.
         self._lock = threading.Lock()
         self._lead_free = threading.Condition(self._lock)  # for followers
         self._unblocked = threading.Condition(self._lock)  # for a blocked leader

@@ -5,13 +5,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Set
 
-import jobwire
+from jobwire._version import __version__
 from jobwire.application.app import App
 from jobwire.application.config import CapsuleConfig
 from jobwire.connection.connect import safe_url
-from jobwire.protocol.plural import counted
 from jobwire.protocol.server import ServerInfo
 from jobwire.settings.types import did_you_mean
+from jobwire.text import counted
 from jobwire.worker.process.launcher import Launcher
 
 __all__ = ["announce"]
@@ -29,7 +29,7 @@ def announce(launcher: Launcher, info: ServerInfo, source: str = "") -> None:
     """
     _log.info(
         "jobwire %s, process %s, %s fetch, %s, %s %s at %s%s",
-        jobwire.__version__,
+        __version__,
         launcher.identity,
         launcher.config.fetch,
         counted(len(launcher.app.jobs), "job class"),

@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection, Mapping
 from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, TypeVar
 
-import jobwire
+from jobwire._version import __version__
 from jobwire.application.app import App
 from jobwire.application.config import WorkerConfig
 from jobwire.application.lifecycle import Callback, Event
@@ -33,10 +33,10 @@ from jobwire.protocol.heartbeat import LEASE_S, Work, process_info
 from jobwire.protocol.key_types import explained
 from jobwire.protocol.metrics import Metrics
 from jobwire.protocol.ordering import QueueOrder
-from jobwire.protocol.plural import counted
 from jobwire.protocol.server import ServerInfo, check_server
 from jobwire.protocol.times import Generation
 from jobwire.protocol.wire import command, once
+from jobwire.text import counted
 from jobwire.worker.background.audit import Audit, gather
 from jobwire.worker.background.canceller import Canceller
 from jobwire.worker.background.heartbeat import HeartbeatThread, rss
@@ -79,7 +79,8 @@ class Launcher:
     Args:
         app: The jobs that can be run, and the Redis to use.
         config: Settings of the worker.
-        on_signal: Called with the name of a signal that arrived through Redis. [SIG-4]
+        on_signal: Called with the name of a signal that arrived through Redis; None: the worker
+            obeys, and the program goes on. [SIG-4]
         on_broken: Called when async jobs cannot run any more, so that the process must end.
         timings: Waiting times of its parts; tests pass shorter ones.
 
@@ -92,7 +93,7 @@ class Launcher:
         app: App,
         config: WorkerConfig,
         *,
-        on_signal: Callable[[str], None] = lambda _: None,
+        on_signal: Callable[[str], None] | None = None,
         on_broken: Callable[[], None] = lambda: None,
         timings: Timings = DEFAULT_TIMINGS,
     ) -> None:
@@ -156,6 +157,8 @@ class Launcher:
             self._capsules.append(capsule)
         self._canceller = Canceller(self._redis, self._keys, self._cancel, timings)
         self._beaten_at = 0.0  # monotonic
+        self._stopping = threading.Lock()
+        self._put_back: int | None = None  # the number of jobs, once the worker has stopped
         self._classes = Classes()
         self._progress = Progress(self._parts(), limit=timings.stuck_after)
         self._heartbeat = HeartbeatThread(
@@ -170,12 +173,12 @@ class Launcher:
                 tag=config.tag,
                 labels=config.labels,
                 capsules=[capsule.shape for capsule in self._capsules],
-                version=f"jobwire {jobwire.__version__}",
+                version=f"jobwire {__version__}",
             ),
             concurrency=config.concurrency,
             works=self.works,
             quiet=self._quiet.is_set,
-            on_signal=on_signal,
+            on_signal=on_signal or self._obey,
             on_beat=self._on_beat,
             stuck=self._progress.stuck,
             audit=self._audit,
@@ -358,11 +361,19 @@ class Launcher:
     def stop(self) -> int:
         """Stop within `config.timeout` plus a few seconds; return how many jobs were put back.
 
+        A further call waits for the end of the first one, and returns the same.
+
         Jobs that do not end in time are put back first, to run next, and then interrupted, so
         that each of them is in Redis at any time. [SIG-5] Outcomes that the server refuses are
         tried for a few seconds more, and the last counters are written before the process leaves.
         [SIG-7] [SIG-12] [STAT-5] [MET-12]
         """
+        with self._stopping:
+            if self._put_back is None:
+                self._put_back = self._stop()
+            return self._put_back
+
+    def _stop(self) -> int:
         deadline = time.monotonic() + self.config.timeout
         self.quiet()
         self._fire("shutdown")
@@ -398,6 +409,20 @@ class Launcher:
             # released: with such threads left, a call of the log may never return.
             _log.info("stopped")
         return put_back
+
+    def _obey(self, name: str) -> None:
+        """Do what a signal through Redis asks of a worker inside a program. [SIG-6]"""
+        match name:
+            case "TSTP":
+                self.quiet()
+            case "TERM" | "INT":
+                _log.info("%s from Redis: the worker in this program stops", name)
+                # Not in this thread, which is the heartbeat's: the stop waits for its end.
+                threading.Thread(target=self.stop, name="jobwire-stop", daemon=True).start()
+            case "TTIN":
+                self.dump()
+            case _:
+                _log.warning("unknown signal %.20r from Redis; ignored", name)
 
     def abandon(self) -> None:
         """Put back what can be put back, for a process that ends at once. It writes no log."""

@@ -311,7 +311,9 @@ class _Process:
         try:
             earlier(received.number, received.frame)
         except BaseException:  # noqa: BLE001 - a handler of the application may call sys.exit
-            _log.warning("the application's handler of %s raised", received.name, exc_info=True)
+            _log.warning(
+                "the application's %s handler raised an exception", received.name, exc_info=True
+            )
 
     def _stop(self, name: str) -> None:
         if self._stopping:

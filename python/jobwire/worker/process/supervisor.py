@@ -25,7 +25,7 @@ import msgspec
 
 from jobwire.application.config import WorkerConfig
 from jobwire.monitoring.figures import Classes, Figures
-from jobwire.protocol.plural import counted
+from jobwire.text import counted
 from jobwire.worker.process import notify
 from jobwire.worker.process.notify import SUPERVISOR, Notifier
 from jobwire.worker.process.process import HEARTBEAT_STUCK_S, STOP_GRACE_S

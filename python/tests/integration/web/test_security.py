@@ -542,7 +542,10 @@ def test_a_foreign_cookie_does_no_harm(server: Server, cookie: str) -> None:
         ("", False),
     ],
 )
-def test_an_act_returns_to_a_page_of_ours(server: Server, back: str, ours: bool) -> None:
+def test_an_act_returns_to_a_page_of_ours(
+    server: Server, back: str, ours: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("jobwire.web.acts.undo.WAIT_S", 60)  # a slow one leads to its progress
     client_of = server.client()
     client_of.zadd("dead", {payload("a"): 5})
     app = WebApp(server.url, authorize=lambda request: Visitor("ada", "admin"), secret=SECRET)

@@ -1,0 +1,381 @@
+"""`jobwire spec`: shows the specification, and checks a checkout of it."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections import Counter
+from collections.abc import Mapping
+from difflib import get_close_matches
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from jobwire_conformance import data
+
+if TYPE_CHECKING:
+    from jobwire_conformance.spec.document import Document, Requirement
+    from jobwire_conformance.spec.lints import Fault
+
+__all__ = ["spec"]
+
+_json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+_root_option = click.option(
+    "--root",
+    metavar="DIR",
+    default=".",
+    type=click.Path(path_type=Path),
+    help="Checkout of the specification; default: the current directory.",
+)
+_write_option = click.option("--write", is_flag=True, help="Write the files instead.")
+
+
+class _Group(click.Group):
+    """A group that treats words other than its subcommands as ids of requirements."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if self.get_command(ctx, args[0]) is None:
+            return "ID...", _show, args
+        return super().resolve_command(ctx, args)
+
+
+@click.group(
+    cls=_Group, invoke_without_command=True, subcommand_metavar="[ID... | COMMAND [ARGS]...]"
+)
+@_json_option
+@click.pass_context
+def spec(ctx: click.Context, as_json: bool) -> None:
+    """Read the specification: all of it, or single requirements.
+
+    `jobwire spec` shows SPEC.md, page by page on a terminal. `jobwire spec RETRY-4` prints one
+    requirement with its reason and all its citations: code, schemas, scripts, fixtures and tests.
+
+    The commands below are for authors of the specification. Exit status: 0 done; 1 faults found;
+    2 wrong usage, or an unknown id.
+    """
+    ctx.obj = as_json
+    if ctx.invoked_subcommand is None:
+        _read_all(as_json)
+
+
+@click.command("show")
+@click.argument("ids", metavar="ID...", nargs=-1, required=True)
+@_json_option
+@click.pass_context
+def _show(ctx: click.Context, ids: tuple[str, ...], as_json: bool) -> None:
+    """Print requirements."""
+    document = _read(data.shared_file("SPEC.md"))
+    known = document.by_id
+    for name in ids:
+        if name.upper() not in known:
+            raise click.UsageError(_unknown(name, [*known]), ctx.parent)
+    index = _citations()
+    chosen = [known[name.upper()] for name in dict.fromkeys(ids)]
+    if as_json or ctx.obj:
+        records = [_as_data(requirement, index) for requirement in chosen]
+        printed = records if len(ids) > 1 else records[0]
+        click.echo(json.dumps(printed, ensure_ascii=False, indent=2))
+        return
+    for number, requirement in enumerate(chosen):
+        if number:
+            click.echo()
+        _print(requirement, index.get(requirement.id, {}))
+
+
+@spec.command()
+@_root_option
+@_json_option
+@click.option("--strict", is_flag=True, help="Print warnings, and count them as faults.")
+def check(root: Path, as_json: bool, strict: bool) -> int:
+    """Check SPEC.md, every citation of it, and the generated files.
+
+    Prints one line for each fault, with file and line. Changes no files.
+
+    These lints judge the form of the text. Without --strict, the check only counts their hits, and
+    they do not change the exit status:
+
+    \b
+    clause   a block asks for more than one thing
+    bound    a MUST without a number, a time or an event, such as "retry" alone
+    term     a word that section 3 does not define, or does not use
+    cell     a table cell or a list item binds without an id
+    profile  a profile without a row in its table, or without a requirement
+    seen-in  a "Seen in" line that no recorded run of Sidekiq shows
+    caption  a diagram without a caption
+    """
+    from jobwire_conformance.spec import citations, lints, published
+
+    document = _checkout(root)
+    warnings: list[lints.Fault] = []
+    if isinstance(document, str):
+        place, problem = document.split(": ", 1)
+        faults = [lints.Fault(place, "block", problem)]
+    else:
+        cited = citations.cited(root)
+        annexed = lints.annexed(root)
+        faults = [
+            *lints.of_document(document, annexed),
+            *lints.of_annexes(root, document),
+            *lints.of_history(document, published.documents(root)),
+            *lints.of_citations(document, cited, annexed),
+            *lints.of_gaps(document, cited, annexed),
+            *lints.of_oracle(document, cited),
+            *lints.of_records(root, document),
+        ]
+        warnings = [*lints.of_form(root, document, cited)]
+    if strict:
+        faults += warnings
+    if as_json:
+        click.echo(json.dumps([fault._asdict() for fault in faults], indent=2))
+    else:
+        for fault in faults:
+            click.echo(str(fault))
+        if not isinstance(document, str):
+            if warnings and not strict:
+                click.echo(_counted(warnings), err=True)
+            _summary(document, faults)
+    return 1 if faults else 0
+
+
+@spec.command()
+@_root_option
+@_write_option
+def extract(root: Path, write: bool) -> int:
+    """Print requirements.json: the requirements of a checkout as data.
+
+    With --write, make the files of the checkout that come from the specification instead:
+    schema/registry.json; lua/README.md, with the SHA-1 and the contract of each script; and the
+    table of mistakes in SPEC.md.
+    """
+    from jobwire_conformance.spec import lints, registry, scripts, traps
+
+    document = _checkout(root)
+    if isinstance(document, str):
+        click.echo(document, err=True)
+        return 1
+    if faults := [*lints.of_annexes(root, document)]:
+        for fault in faults:
+            click.echo(str(fault), err=True)
+        return 1
+    if not write:
+        click.echo(_record(root), nl=False)
+        return 0
+    texts = {
+        "schema/registry.json": registry.render(registry.build(document)),
+        "SPEC.md": traps.updated(root),
+    }
+    if not [*scripts.undescribed(root, document)]:  # the check says which
+        texts["lua/README.md"] = scripts.page(root, document)
+    _save(root, texts, write)
+    return 0
+
+
+@spec.command()
+@_root_option
+@_write_option
+def trace(root: Path, write: bool) -> int:
+    """Make a page that lists the files that cite each requirement.
+
+    With --write, the page goes to build/traceability.md and its data to build/traceability.json,
+    which are not committed.
+    """
+    from jobwire_conformance.spec import checks, citations
+    from jobwire_conformance.spec import trace as pages
+
+    document = _checkout(root)
+    if isinstance(document, str):
+        click.echo(document, err=True)
+        return 1
+    cited = citations.cited(root)
+    texts = {"build/traceability.md": pages.page(document, cited, checks.cases(root))}
+    if write:
+        texts["build/traceability.json"] = pages.index(cited)
+    _save(root, texts, write)
+    return 0
+
+
+@spec.command()
+@click.argument("old", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("new", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@_json_option
+def changes(old: Path, new: Path, as_json: bool) -> int:
+    """Print the changes between two versions, id by id.
+
+    OLD and NEW are two files SPEC.md, for example
+
+    \b
+    git show spec-1.0.0:SPEC.md >old.md
+    jobwire spec changes old.md SPEC.md
+
+    "split from" is a guess: most words of a new requirement were in an old one that has changed.
+    """
+    from jobwire_conformance.spec import history
+    from jobwire_conformance.spec.document import Malformed
+
+    documents = []
+    for path in (old, new):
+        try:
+            documents.append(_read(path))
+        except Malformed as error:
+            raise click.UsageError(f"{path} is not a specification: {error}") from None
+    found = history.changes(*documents)
+    if as_json:
+        click.echo(json.dumps([change._asdict() for change in found], indent=2))
+    else:
+        click.echo(history.markdown(found), nl=False)
+    return 0
+
+
+def _read_all(as_json: bool) -> None:
+    if as_json:
+        if (root := data.checkout()) is not None:
+            click.echo(_record(root), nl=False)
+        else:
+            click.echo(data.shared_file("schema/requirements.json").read_text("utf-8"), nl=False)
+        return
+    text = data.specification()
+    if not sys.stdout.isatty():
+        click.echo(text, nl=False)
+        return
+    # Links are useless on a terminal: keep only their text.
+    text = re.sub(r"\[([^\]]+)\]\([^)]+\)", r"\1", text)
+    click.echo_via_pager(_drawn(text))
+
+
+def _drawn(markdown: str) -> str:
+    """Return Markdown with the escape sequences that format it on a terminal."""
+    from rich.console import Console
+    from rich.markdown import Markdown
+
+    out = Console(width=min(Console().width, 120))
+    with out.capture() as capture:
+        out.print(Markdown(markdown))
+    return capture.get()
+
+
+def _citations() -> Mapping[str, Mapping[str, list[str]]]:
+    """Return id to kind to places: in this checkout, or in the one that the wheel was built from.
+
+    They are not committed: a checkout reads its files, a wheel has the index.
+    """
+    from jobwire_conformance.spec import citations
+
+    if (root := data.checkout()) is not None:
+        return citations.cited(root)
+    index: dict[str, dict[str, list[str]]] = json.loads(
+        data.shared_file("traceability.json").read_text("utf-8")
+    )
+    return index
+
+
+def _read(path: Path) -> Document:
+    from jobwire_conformance.spec import document
+
+    return document.read(path.read_text("utf-8"))
+
+
+def _record(root: Path) -> str:
+    """Return the text of requirements.json of a checkout."""
+    from jobwire_conformance.spec import checks, record
+
+    return record.render(record.of_checkout(root, checks.cases(root)))
+
+
+def _checkout(root: Path) -> Document | str:
+    """Return the document of a checkout, or the problem with it."""
+    from jobwire_conformance.spec.document import Malformed
+
+    for name in ("SPEC.md", "schema"):
+        if not (root / name).exists():
+            raise click.UsageError(
+                f"{root / name} does not exist; run this in a checkout of the specification, "
+                "or name one with --root"
+            )
+    try:
+        return _read(root / "SPEC.md")
+    except Malformed as error:
+        return str(error)
+
+
+def _save(root: Path, texts: dict[str, str], write: bool) -> None:
+    for name, text in texts.items():
+        if not write:
+            click.echo(text, nl=False)
+        elif not (root / name).is_file() or (root / name).read_text("utf-8") != text:
+            (root / name).parent.mkdir(exist_ok=True)
+            (root / name).write_text(text, "utf-8")
+            click.echo(f"wrote {name}", err=True)
+
+
+def _summary(document: Document, faults: list[Fault]) -> None:
+    counts = f"{len(document.requirements)} requirements"
+    if not faults:
+        click.echo(f"SPEC.md {document.version}: {counts}, no faults", err=True)
+    else:
+        click.echo(f"SPEC.md {document.version}: {counts}, {len(faults)} faults", err=True)
+
+
+def _counted(warnings: list[Fault]) -> str:
+    counts = Counter(warning.lint for warning in warnings)
+    listed = ", ".join(f"{lint} {count}" for lint, count in sorted(counts.items()))
+    return f"{len(warnings)} warnings ({listed}); to list them: jobwire spec check --strict"
+
+
+def _unknown(name: str, ids: list[str]) -> str:
+    upper = name.upper()
+    in_area = [known for known in ids if known.startswith(f"{upper.rstrip('0123456789')}")]
+    if "-" in upper and in_area:
+        in_area.sort(key=lambda known: int(known.rpartition("-")[2]))  # not their order on the page
+        hint = f"; that area has {in_area[0]} to {in_area[-1]}"
+    elif near := get_close_matches(upper, ids, 2, 0.8) or get_close_matches(name, [*spec.commands]):
+        hint = f"; did you mean {' or '.join(near)}?"
+    else:
+        hint = "; 'jobwire spec' shows all requirements"
+    return f"there is no requirement or command {name}{hint}"
+
+
+def _as_data(requirement: Requirement, index: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "id": requirement.id,
+        "section": requirement.section,
+        "claims": list(requirement.claims),
+        "level": requirement.level,
+        "generations": list(requirement.generations),
+        "keyword": requirement.keyword,
+        "since": requirement.since,
+        "retired": requirement.retired,
+        "test": {"kind": requirement.test_kind, "reason": requirement.test_reason},
+        "line": requirement.line,
+        "text": requirement.text,
+        "why": requirement.why,
+        "seen_in": requirement.seen,
+        "sha256": requirement.sha256,
+        "cited": index.get(requirement.id, {}),
+    }
+
+
+def _print(requirement: Requirement, kinds: Mapping[str, list[str]]) -> None:
+    retired = f" · retired {requirement.retired}" if requirement.retired else ""
+    click.secho(requirement.id, bold=True, nl=False)
+    click.echo(
+        f" · {', '.join(requirement.claims)} · {requirement.level}"
+        f" · {', '.join(requirement.generations)} · since {requirement.since}{retired}"
+        f" · test: {requirement.test} · SPEC.md:{requirement.line}\n"
+    )
+    parts = [requirement.text]
+    parts += [f"Why: {requirement.why}"] if requirement.why else []
+    parts += [f"Seen in: {requirement.seen}"] if requirement.seen else []
+    text = "\n\n".join(parts)
+    if sys.stdout.isatty():
+        click.echo(_drawn(text), nl=False)
+    else:
+        click.echo(text)
+    if kinds:
+        click.echo()
+    for kind, places in kinds.items():
+        for number, place in enumerate(places):
+            click.echo(f"{'' if number else kind:8}{place}")

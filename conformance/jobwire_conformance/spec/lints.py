@@ -1,0 +1,255 @@
+"""Lints of the specification and of its citations."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from jobwire_conformance.spec import (
+    annexes,
+    checks,
+    examples,
+    oracle,
+    record,
+    registry,
+    scripts,
+    strict,
+    trace,
+    traps,
+)
+from jobwire_conformance.spec.citations import Citations
+from jobwire_conformance.spec.document import (
+    AREAS,
+    CITATION,
+    GENERATIONS,
+    KEYWORDS,
+    Document,
+    Malformed,
+    Profile,
+    Requirement,
+    keywords_of,
+)
+
+__all__ = [
+    "Fault",
+    "annexed",
+    "of_annexes",
+    "of_citations",
+    "of_document",
+    "of_form",
+    "of_gaps",
+    "of_history",
+    "of_oracle",
+    "of_records",
+]
+
+# RFC 2119, upper case only.
+_KEYWORD = re.compile(r"\b(?:MUST|SHALL|SHOULD|MAY|REQUIRED|RECOMMENDED|OPTIONAL)\b")
+_QUOTED = re.compile(r'"[A-Z ]+"')  # the text of BCP 14 in section 2
+_BOLD = re.compile(r"\*\*[^*]+\*\*")
+
+
+class Fault(NamedTuple):
+    """One fault.
+
+    Attributes:
+        place: File, with the line if it is known.
+        lint: Short name of the check.
+        problem: The problem and, if it is not obvious, the fix.
+    """
+
+    place: str
+    lint: str
+    problem: str
+
+    def __str__(self) -> str:
+        return f"{self.place}: {self.problem} ({self.lint})"
+
+
+def of_document(document: Document, annexed: Sequence[annexes.Annex] = ()) -> Iterator[Fault]:
+    """Check SPEC.md by itself; its references may be to annexes."""
+    if document.version is None:
+        yield Fault("SPEC.md:1", "version", "no line begins with 'Version **1.0**'")
+    if not document.requirements:
+        yield Fault("SPEC.md:1", "empty", "there is no requirement block")
+    yield from _ids(document)
+    yield from _text(document, "SPEC.md", document.profiles)
+    yield from _references(document, annexed)
+    for number, problem in examples.problems(document):
+        yield Fault(f"SPEC.md:{number}", "example", problem)
+
+
+def of_annexes(root: Path, document: Document) -> Iterator[Fault]:
+    """Check the annexes of a checkout."""
+    try:
+        found = annexes.read_all(root)
+    except Malformed as error:
+        place, _, problem = str(error).partition(": ")
+        yield Fault(place, "block", problem)
+        return
+    for annex in found:
+        yield from _ids(annex.document, annex.path)
+        yield from _text(annex.document, annex.path, annexes.profiles(annex, document))
+    for path, line, problem in annexes.faults(found, document):
+        yield Fault(f"{path}:{line}", "annex", problem)
+
+
+def annexed(root: Path) -> list[annexes.Annex]:
+    """Return the annexes of a checkout; none if one is malformed, which `of_annexes` reports."""
+    try:
+        return annexes.read_all(root)
+    except Malformed:
+        return []
+
+
+def of_form(root: Path, document: Document, citations: Citations) -> Iterator[Fault]:
+    """Check the form of the text; `jobwire spec check --strict` counts these hits as faults."""
+    for line, lint, problem in strict.hits(document, checks.recorded(root, citations)):
+        yield Fault(f"SPEC.md:{line}", lint, problem)
+
+
+def of_history(document: Document, published: Iterable[Document]) -> Iterator[Fault]:
+    """Check SPEC.md against its published versions."""
+    found = (change for before in published for change in record.forbidden(document, before))
+    for line, identifier, problem in dict.fromkeys(found):
+        yield Fault(f"SPEC.md:{line}", "permanent", f"{identifier}: {problem}")
+
+
+def of_citations(
+    document: Document, citations: Citations, annexed: Sequence[annexes.Annex] = ()
+) -> Iterator[Fault]:
+    """Check that every cited id exists, in SPEC.md or in an annex."""
+    known = {**document.by_id, **annexes.by_id(annexed)}
+    for identifier, kinds in citations.items():
+        for kind, places in kinds.items():
+            for place in places:
+                if identifier not in known:
+                    yield Fault(place, "unknown-id", f"there is no requirement {identifier}")
+                elif known[identifier].retired is not None and kind != "prose":
+                    yield Fault(
+                        place,
+                        "retired-id",
+                        f"{identifier} was retired in {known[identifier].retired}",
+                    )
+
+
+def of_gaps(
+    document: Document, citations: Citations, annexed: Sequence[annexes.Annex] = ()
+) -> Iterator[Fault]:
+    """Check that code cites each requirement, and a test if a test can see it."""
+    texts = [("SPEC.md", document), *((annex.path, annex.document) for annex in annexed)]
+    for place, text in texts:
+        for kind in ("code", "test"):
+            for requirement in trace.without(kind, text, citations):
+                yield Fault(
+                    f"{place}:{requirement.line}",
+                    f"no-{kind}",
+                    f"{requirement.id}: no {kind} cites it; cite it where it belongs",
+                )
+
+
+def of_oracle(document: Document, citations: Citations) -> Iterator[Fault]:
+    """Check that real Sidekiq confirms each requirement, and that its differences are described."""
+    for requirement, lint, problem in oracle.faults(document, citations):
+        yield Fault(f"SPEC.md:{requirement.line}", lint, f"{requirement.id}: {problem}")
+
+
+def of_records(root: Path, document: Document) -> Iterator[Fault]:
+    """Check that the generated files are up to date."""
+    if _differs(root / "schema/registry.json", registry.render(registry.build(document))):
+        yield Fault(
+            "schema/registry.json",
+            "out-of-date",
+            "differs from the tables of SPEC.md; to repair: make generate",
+        )
+    if traps.outdated(root):
+        yield Fault(
+            "SPEC.md",
+            "out-of-date",
+            f"section 26 differs from {traps.PAGE}; to repair: make generate",
+        )
+    if missing := list(scripts.undescribed(root, document)):
+        for name, section in missing:
+            yield Fault(f"lua/{name}.lua", "script", f"has no row in section {section} of SPEC.md")
+    elif _differs(root / "lua/README.md", scripts.page(root, document)):
+        yield Fault(
+            "lua/README.md",
+            "out-of-date",
+            "differs from the scripts or SPEC.md; to repair: make generate",
+        )
+
+
+def _text(document: Document, place: str, profiles: Mapping[str, Profile]) -> Iterator[Fault]:
+    """Check the blocks, the words outside of them, and the table of profiles."""
+    for requirement in document.requirements:
+        for lint, problem in _block(requirement, profiles):
+            yield Fault(f"{place}:{requirement.line}", lint, f"{requirement.id}: {problem}")
+    for number, line in document.outside:
+        if (word := _KEYWORD.search(_QUOTED.sub("", line))) is not None:
+            yield Fault(f"{place}:{number}", "stray-keyword", f"{word[0]} outside a block")
+    for profile in document.profiles.values():
+        for claim in profile.requires:
+            if claim.removesuffix("+robust") not in profiles:
+                problem = f"{profile.name} requires {claim}, which is not in the table of profiles"
+                yield Fault(place, "profile", problem)
+
+
+def _ids(document: Document, file: str = "SPEC.md") -> Iterator[Fault]:
+    first: dict[str, int] = {}
+    for requirement in document.requirements:
+        place = f"{file}:{requirement.line}"
+        if requirement.id in first:
+            yield Fault(
+                place,
+                "duplicate-id",
+                f"{requirement.id} is already on line {first[requirement.id]}",
+            )
+        elif file == "SPEC.md" and requirement.area not in AREAS:
+            yield Fault(place, "area", f"{requirement.area} is not one of the known areas")
+        first.setdefault(requirement.id, requirement.line)
+    # A missing number means that an id was removed, or looks as if it was removed.
+    for requirement in document.requirements:
+        before = f"{requirement.area}-{requirement.number - 1}"
+        if requirement.number > 1 and before not in first:
+            problem = f"{requirement.id} exists, {before} does not"
+            yield Fault(f"{file}:{requirement.line}", "gap", problem)
+
+
+def _block(requirement: Requirement, profiles: Mapping[str, Profile]) -> Iterator[tuple[str, str]]:
+    bold = keywords_of(requirement.text)
+    if not requirement.text.strip():
+        yield "keyword", "the block is empty"
+    elif len(bold) != 1:
+        listed = ", ".join(bold) or "none"
+        yield "keyword", f"needs exactly one keyword in bold, and has {listed}"
+    elif bold[0] not in KEYWORDS:
+        yield "keyword", f"{bold[0]} in bold is not a keyword"
+    if (word := _KEYWORD.search(_BOLD.sub("", requirement.text))) is not None:
+        yield "keyword", f"{word[0]} is not in bold"
+    if requirement.why is None:
+        yield "why", "no paragraph 'Why: …' follows the block"
+    for claim in requirement.claims:
+        if claim not in profiles:
+            yield "claim", f"{claim} is not in the table of profiles"
+    if requirement.generations != GENERATIONS and requirement.seen is None:
+        yield "generations", "needs a paragraph 'Seen in: …' that tells what the others do"
+
+
+def _references(document: Document, annexed: Sequence[annexes.Annex]) -> Iterator[Fault]:
+    known = {**document.by_id, **annexes.by_id(annexed)}
+    lines = [
+        *document.outside,
+        *((requirement.line, requirement.text) for requirement in document.requirements),
+    ]
+    for number, text in lines:
+        for identifier in CITATION.findall(text):
+            if identifier not in known:
+                yield Fault(
+                    f"SPEC.md:{number}", "unknown-id", f"there is no requirement {identifier}"
+                )
+
+
+def _differs(path: Path, text: str) -> bool:
+    return not path.is_file() or path.read_text("utf-8") != text

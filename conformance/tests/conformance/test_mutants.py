@@ -1,0 +1,351 @@
+"""Planted mistakes are found, and `trace --strict` names checks that would find none."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from harness.servers import valkey_program
+from jobwire_conformance import config, data
+from jobwire_conformance.cases import case as cases
+from jobwire_conformance.errors import SuiteFault
+from jobwire_conformance.mutation import kills, mutants
+from jobwire_conformance.mutation.mutants import Mutant
+from jobwire_conformance.reports import audit
+from jobwire_conformance.reports.kills import closing, markdown
+
+pytestmark = pytest.mark.matrix
+
+ROOT = Path(__file__).resolve().parents[3]
+REFERENCE = ROOT / "conformance" / "drivers" / "python"
+
+# In two parts, so that they are not citations of unknown ids.
+NOBODY, KNOWN, OLD = ("-".join(("ZZZ", number)) for number in "123")
+
+
+@pytest.fixture(autouse=True)
+def _python(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let `python3` in the adapters' commands be the one that runs the tests."""
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+    monkeypatch.setenv("PYTHONPATH", str(ROOT / "python"))
+
+
+# -- the mutants
+
+
+AREAS = {
+    "client": ("bulk", "push"),
+    "worker": ("exec", "fetch", "quiet", "signal", "start", "stop"),
+    "retry": ("dead", "retry"),
+    "monitoring": ("beat", "metrics", "stat"),
+    "iteration": ("iterate",),
+    "reliable": ("reliable", "script"),
+    "scheduler": ("sched",),
+    "inspector": ("inspect",),
+    "periodic": ("cron", "periodic"),
+}
+NAMESPACED = {
+    **{"namespace-bulk": "client", "namespace-client": "client"},
+    **{"namespace-inspector": "inspector", "namespace-worker": "worker"},
+}
+"""Folder to the first words of the names of its cases."""
+
+
+def test_each_case_and_mutant_is_in_the_folder_of_its_area() -> None:
+    area_of = {word: area for area, words in AREAS.items() for word in words}
+    for path in data.named_files(data.cases_directory()):
+        # Cases of namespaces are named after their subject: they look at all keys of a program.
+        area = NAMESPACED.get(path.stem) or area_of[path.stem.partition("-")[0]]
+        assert path.parent == data.cases_directory() / area, path
+    for path in data.mutants_directory().glob("*.json"):
+        for mutant in mutants.load_file(path):
+            assert area_of[mutant.cases[0].partition("-")[0]] == path.stem, mutant.name
+
+
+def test_a_name_is_unique_in_all_areas(tmp_path: Path) -> None:
+    for area in ("client", "worker"):
+        (tmp_path / area).mkdir()
+        (tmp_path / area / "same.json").write_text("{}")
+        mutant: dict[str, Any] = {
+            "mutant": "same",
+            "kills": ["PUSH-1"],
+            "cases": ["push-head"],
+            "signals": {"INT": ""},
+        }
+        (tmp_path / f"{area}.json").write_text(json.dumps([mutant]))
+    with pytest.raises(SuiteFault, match="two mutants have the name same; rename the newer one"):
+        mutants.load(tmp_path)
+    for area in ("client", "worker"):
+        (tmp_path / f"{area}.json").unlink()
+    with pytest.raises(SuiteFault, match=r"same\.json have the same name; rename the newer one"):
+        cases.load(tmp_path)
+
+
+def sample() -> Iterator[Mutant]:
+    """Yield a mutant for each chapter of SPEC.md, and one for each kind of mistake."""
+    slow = {case.name for case in cases.load() if case.pace or case.crash}
+    chapters: set[str] = set()
+    for mutant in mutants.load():
+        if slow & set(mutant.cases) or len(mutant.cases) > 1:
+            continue
+        news = {mutant.kills[0].partition("-")[0], *_ways(mutant)} - chapters
+        if news:
+            chapters |= news
+            yield mutant
+
+
+def _ways(mutant: Mutant) -> Iterator[str]:
+    files = data.mutants_directory().glob("*.json")
+    (raw,) = (r for f in files for r in json.loads(f.read_bytes()) if r["mutant"] == mutant.name)
+    yield from raw.keys() & {"reply", "answer", "environment", "signals", "also", "generation"}
+    yield from raw.get("rewrite", {})
+
+
+def fates(table: kills.Table) -> dict[str, str]:
+    return {
+        f"{each['mutant']} {each['requirement']}": f"{each['fate']}: {each.get('said', '')}"
+        for each in table["mutants"]
+        if each["fate"] != "killed"
+    }
+
+
+def killed(chosen: list[Mutant], sandboxes: int) -> kills.Table:
+    table = kills.kill(
+        config.load(REFERENCE),
+        chosen,
+        cases.load(),
+        patience=5,
+        program=valkey_program(),
+        sandboxes=sandboxes,
+        controlled=len(chosen) > 1,
+    )
+    problems = Draft202012Validator(data.schema("kills")).iter_errors(table)
+    assert [problem.message for problem in problems] == []
+    return table
+
+
+@pytest.mark.parametrize("mutant", [*sample()], ids=lambda mutant: mutant.name)
+def test_a_mistake_is_found_by_a_check_of_its_requirement(mutant: Mutant) -> None:
+    """One mutant of each kind; the others run with `-m full`."""
+    assert fates(killed([mutant], 1)) == {}
+
+
+@pytest.mark.full
+def test_every_mistake_is_found_by_a_check_of_its_requirement() -> None:
+    """[PUSH-1] to [INSP-14]: every obligation that a black box can see has a check."""
+    table = killed(mutants.load(), 3)
+    assert fates(table) == {}
+    assert [
+        each.id for each in kills.obligations(table["mutants"]).values() if not each.killed
+    ] == []
+
+
+def test_a_mistake_that_no_check_notices_survives(tmp_path: Path) -> None:
+    path = tmp_path / "harmless.json"
+    about = {"mutant": "harmless", "kills": ["PUSH-1"], "cases": ["push-head"]}
+    match = {"cmd": "SADD", "key": "queues"}
+    path.write_text(json.dumps([{**about, "match": match, "rewrite": {"cmd": "sadd"}}]))
+    table = killed(mutants.load_file(path), 1)
+    assert table["mutants"] == [
+        {"mutant": "harmless", "requirement": "PUSH-1", "fate": "survived", "by": []}
+    ]
+    assert "0 of 1 mutants are killed" in closing(table)
+    assert "- `harmless` for PUSH-1: survived" in markdown(table)
+    match = {"cmd": "ZADD", "key": "schedule"}
+    path.write_text(json.dumps([{**about, "match": match, "rewrite": {"cmd": "PING"}}]))
+    assert [each["fate"] for each in killed(mutants.load_file(path), 1)["mutants"]] == ["untouched"]
+
+
+def test_the_mutants_name_cases_that_are_there() -> None:
+    names = {case.name: case.requirements for case in cases.load()}
+    for mutant in mutants.load():
+        checked = {each for name in mutant.cases for each in names[name]}
+        assert set(mutant.kills) <= checked, mutant.name
+
+
+def test_every_obligation_that_can_be_seen_has_a_mutant() -> None:
+    broken = {id_ for mutant in mutants.load() for id_ in mutant.kills}
+    assert [id_ for id_ in kills.obligations([]) if id_ not in broken] == []
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"kills": [NOBODY]}, f"SPEC.md has no requirement {NOBODY}"),
+        ({"kills": []}, "kills"),
+        ({"rewrit": {}}, "rewrit"),
+        ({"rewrite": {"replace": ["(", ""]}}, "planted.json: "),
+        ({"rewrite": {"body": ["RPOP", "LPOP"]}}, "does not match 'RPOP'"),
+        (
+            {"match": {"script": "fetch"}, "rewrite": {"body": ["no such text", ""]}},
+            "lua/fetch.lua",
+        ),
+        ({"reply": {"replace": ["a", "b"]}}, "planted.json: "),
+    ],
+)
+def test_a_mistake_in_a_mutant_is_named(
+    change: dict[str, object], says: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "planted.json"
+    good: dict[str, object] = {"mutant": "planted", "kills": ["PUSH-1"], "cases": ["push-head"]}
+    good |= {"match": {"cmd": "LPUSH"}, "rewrite": {"cmd": "RPUSH"}}
+    path.write_text(json.dumps([good]))
+    assert [mutant.kills for mutant in mutants.load_file(path)] == [("PUSH-1",)]
+    path.write_text(json.dumps([{**good, **change}]))
+    with pytest.raises(SuiteFault, match=says.replace("(", r"\(")):
+        mutants.load_file(path)
+
+
+# -- trace --strict
+
+
+class Checkout:
+    """A small checkout without faults, in which tests plant faults."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        about: dict[str, Any] = {
+            "claims": ["client/core"],
+            "level": "interop",
+            "generations": ["6.4", "7.3", "8.1"],
+            "since": "1.0",
+            "text": "A client **MUST** x.",
+        }
+        about |= {"keyword": "MUST", "retired": None, "test": {"kind": "wire", "reason": None}}
+        self.requirements = [
+            {"id": KNOWN, **about},
+            {"id": OLD, **about, "retired": "1.1"},
+        ]
+        self.case: dict[str, Any] = {"case": "push", "steps": [{"check": KNOWN}]}
+        self.mutant: dict[str, Any] = {"mutant": "wrong", "kills": [KNOWN]}
+        self.check = {"case": "push", "requirement": KNOWN, "status": "pass"}
+        kill = {"mutant": "wrong", "requirement": KNOWN}
+        self.kill: dict[str, Any] = {**kill, "fate": "killed", "by": ["push"]}
+
+    def write(self) -> None:
+        summary = json.loads((ROOT / "conformance/reports/jobwire/0.1.0.json").read_bytes())
+        summary["claims"]["client/core"]["set"] = "0" * 12  # so that no other check passes
+        check = f"{self.check['case']}#{self.check['requirement']}"
+        group = {"status": self.check["status"], "checks": {"client/core": [check]}}
+        summary |= {"claims": {"client/core": summary["claims"]["client/core"]}}
+        summary["exceptions"] = [group]
+        suite = self.root / "conformance"
+        for path, found in {
+            self.root / "schema" / "requirements.json": {"requirements": self.requirements},
+            suite / "cases" / "push.json": self.case,
+            suite / "mutants" / "wrong.json": [self.mutant],
+            suite / "reports" / "x" / "1.json": summary,
+            self.root / audit.KILLS: {"kills": 1, "mutants": [self.kill]},
+        }.items():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(json.dumps(found))
+
+
+def plant_unchecked(tree: Checkout) -> None:
+    tree.case["steps"] = []
+    tree.check["requirement"] = OLD
+
+
+def plant_unknown(tree: Checkout) -> None:
+    tree.case["steps"].append({"check": NOBODY})
+
+
+def plant_withdrawn(tree: Checkout) -> None:
+    tree.case["steps"].append({"check": OLD})
+
+
+def plant_blocked(tree: Checkout) -> None:
+    tree.check["status"] = "blocked"
+
+
+def plant_case_that_never_ran(tree: Checkout) -> None:
+    tree.check["case"] = "another"
+
+
+def plant_crash_check(tree: Checkout) -> None:
+    tree.requirements.append({**tree.requirements[0], "id": NOBODY, "keyword": "SHOULD"})
+    tree.case["crash"] = {"check": {NOBODY: "performed(x) == 1"}}
+
+
+def plant_no_reason(tree: Checkout) -> None:
+    test = {"kind": "none", "reason": None}
+    tree.requirements.append({**tree.requirements[0], "id": NOBODY, "test": test})
+
+
+def plant_no_mutant(tree: Checkout) -> None:
+    tree.mutant["kills"] = []
+
+
+def plant_survivor(tree: Checkout) -> None:
+    tree.kill |= {"fate": "survived", "by": [], "said": "blocked: x"}
+
+
+def plant_untried(tree: Checkout) -> None:
+    tree.kill["mutant"] = "another"
+
+
+def plant_unknown_mutant(tree: Checkout) -> None:
+    tree.mutant["kills"].append(NOBODY)
+
+
+@pytest.mark.parametrize(
+    ("plant", "says"),
+    [
+        (plant_unchecked, f"{KNOWN}: no stored run has executed a check of it"),
+        (plant_unknown, f"case push: SPEC.md has no requirement {NOBODY}"),
+        (plant_withdrawn, f"case push: {OLD} is withdrawn"),
+        (plant_blocked, f"case push: no stored run has executed its check of {KNOWN}"),
+        (
+            plant_case_that_never_ran,
+            f"case push: no stored run has executed its check of {KNOWN}",
+        ),
+        (plant_crash_check, f"case push: no stored run has executed its check of {NOBODY}"),
+        (plant_no_reason, f"{NOBODY}: `test: none` has no reason; write none (why)"),
+        (plant_no_mutant, f"{KNOWN}: no mutant breaks it"),
+        (plant_survivor, f"mutant wrong: survived the checks of {KNOWN} (blocked: x)"),
+        (plant_untried, f"mutant wrong: not run yet for {KNOWN}; run jobwire conform kills"),
+        (plant_unknown_mutant, f"mutant wrong: SPEC.md has no requirement {NOBODY}"),
+    ],
+)
+def test_what_keeps_checks_from_being_trusted_is_named(
+    plant: Callable[[Checkout], None], says: str, tmp_path: Path
+) -> None:
+    tree = Checkout(tmp_path)
+    tree.write()
+    assert audit.faults(audit.load(tmp_path)) == []
+    plant(tree)
+    tree.write()
+    assert says in audit.faults(audit.load(tmp_path))
+
+
+def test_the_command_ends_as_it_found_things(tmp_path: Path) -> None:
+    def said(*more: str) -> tuple[int, str, str]:
+        done = subprocess.run(
+            [sys.executable, "-m", "jobwire", "conform", "trace", "--strict", *more],
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": f"{ROOT}/python:{ROOT}/conformance"},
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        return done.returncode, done.stdout, done.stderr
+
+    status, _, err = said()
+    assert (status, ".json does not exist; --strict needs a checkout" in err) == (64, True)
+    tree = Checkout(tmp_path)
+    tree.write()
+    assert said() == (0, "", "2 requirements, 1 cases, 1 mutants, 1 runs: 0 faults\n")
+    plant_survivor(tree)
+    tree.write()
+    status, out, _ = said(".")
+    assert (status, out) == (1, f"mutant wrong: survived the checks of {KNOWN} (blocked: x)\n")
+    (tmp_path / audit.KILLS).unlink()  # no run is kept in a new checkout
+    assert said()[:2] == (0, "")
