@@ -20,7 +20,7 @@ __all__ = ["DIRECTORY"]
 
 DIRECTORY = os.environ.get("JOBWIRE_COVERAGE")
 _ROOT = Path(__file__).parent
-_SAVE_INTERVAL_S = 10.0
+_SAVE_INTERVAL_S = 60.0  # each takes a second
 _TRACED = (
     *("unit/", "property/"),
     *("integration/scripts/", "integration/inspector/", "integration/ops/"),
@@ -54,7 +54,7 @@ class _Tracer:
         self._saved_at = time.monotonic()
 
     def save_now_and_then(self) -> None:
-        """A process that is killed loses only the last seconds."""
+        """A process that is killed loses only the last minute."""
         if time.monotonic() - self._saved_at > _SAVE_INTERVAL_S:
             self.save()
 
