@@ -31,6 +31,9 @@ conformance: ## update docs/conformance: ARGS="--only reference", --pages, --che
 fixtures: ## record the fixtures again from real Sidekiq (root, Debian or Ubuntu)
 	@sh .ci/fixtures $(ARGS)
 
+generate: ## write the committed files that are made from others
+	@sh .ci/generate $(ARGS)
+
 lint: ## check format, lint, types, the specification and the language
 	@sh .ci/lint $(ARGS)
 
@@ -40,4 +43,4 @@ site: ## build the site of the documentation into build/site
 wheel: ## build sdist and wheel into dist/ and try the wheel in an empty environment
 	@sh .ci/wheel $(ARGS)
 
-.PHONY: help demo test check release-check flaky bench interop conformance fixtures lint site wheel
+.PHONY: help demo test check release-check flaky bench interop conformance fixtures generate lint site wheel

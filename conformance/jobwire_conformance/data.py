@@ -27,6 +27,7 @@ __all__ = [
     "level_of",
     "mutants_directory",
     "named_files",
+    "record",
     "reference_directory",
     "required_claims",
     "requirements",
@@ -235,8 +236,21 @@ class Requirement:
 
 @cache
 def _requirements_file() -> dict[str, Any]:
-    content: dict[str, Any] = _load(shared_file("schema") / "requirements.json")
-    return content
+    return record(shared_file(""))
+
+
+def record(root: Path) -> dict[str, Any]:
+    """Return the content of requirements.json: of the file in a wheel, or made from the text."""
+    file = root / "schema" / "requirements.json"
+    if file.is_file():
+        content: dict[str, Any] = _load(file)
+        return content
+    from jobwire_conformance.spec.record import of_checkout
+
+    try:
+        return of_checkout(root)
+    except (OSError, ValueError) as error:
+        raise SuiteFault(f"cannot make {file}: {error}") from None
 
 
 def specification() -> str:

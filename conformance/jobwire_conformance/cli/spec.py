@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
 __all__ = ["spec"]
 
-_PRINTED = "schema/requirements.json"  # by `extract` without --write
-
 _json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 _root_option = click.option(
     "--root",
@@ -70,7 +68,7 @@ def spec(ctx: click.Context, as_json: bool) -> None:
 @click.pass_context
 def _show(ctx: click.Context, ids: tuple[str, ...], as_json: bool) -> None:
     """Print requirements."""
-    document, _ = _read(data.shared_file("SPEC.md"))
+    document = _read(data.shared_file("SPEC.md"))
     known = document.by_id
     for name in ids:
         if name.upper() not in known:
@@ -109,9 +107,9 @@ def check(root: Path, as_json: bool, strict: bool) -> int:
     seen-in  a "Seen in" line that no recorded run of Sidekiq shows
     caption  a diagram without a caption
     """
-    from jobwire_conformance.spec import citations, lints
+    from jobwire_conformance.spec import citations, lints, published
 
-    document, before = _checkout(root)
+    document = _checkout(root)
     warnings: list[lints.Fault] = []
     if isinstance(document, str):
         place, problem = document.split(": ", 1)
@@ -122,11 +120,11 @@ def check(root: Path, as_json: bool, strict: bool) -> int:
         faults = [
             *lints.of_document(document, annexed),
             *lints.of_annexes(root, document),
-            *lints.of_history(document, before),
+            *lints.of_history(document, published.documents(root)),
             *lints.of_citations(document, cited, annexed),
             *lints.of_gaps(document, cited, annexed),
             *lints.of_oracle(document, cited),
-            *lints.of_records(root, document, before),
+            *lints.of_records(root, document),
         ]
         warnings = [*lints.of_form(root, document, cited)]
     if strict:
@@ -147,32 +145,32 @@ def check(root: Path, as_json: bool, strict: bool) -> int:
 @_root_option
 @_write_option
 def extract(root: Path, write: bool) -> int:
-    """Make schema/requirements.json and schema/registry.json: the specification as data.
+    """Print requirements.json: the requirements of a checkout as data.
 
-    Fails if an id was removed or renumbered, or if the text of a released requirement changed
-    without an erratum. In a draft it only reports changes of text.
+    With --write, make the files of the checkout that come from the specification instead:
+    schema/registry.json; lua/README.md, with the SHA-1 and the contract of each script; and the
+    table of mistakes in SPEC.md.
     """
-    from jobwire_conformance.spec import annexes, checks, lints, record, registry
+    from jobwire_conformance.spec import lints, registry, scripts, traps
 
-    document, before = _checkout(root)
+    document = _checkout(root)
     if isinstance(document, str):
         click.echo(document, err=True)
         return 1
-    faults = [*lints.of_history(document, before)]
-    if faults := [*faults, *lints.of_annexes(root, document)]:
+    if faults := [*lints.of_annexes(root, document)]:
         for fault in faults:
             click.echo(str(fault), err=True)
         return 1
-    requirements = record.build(document, before, checks.cases(root), annexes.read_all(root))
+    if not write:
+        click.echo(_record(root), nl=False)
+        return 0
     texts = {
-        "schema/requirements.json": record.render(requirements),
         "schema/registry.json": registry.render(registry.build(document)),
+        "SPEC.md": traps.updated(root),
     }
-    _save(root, texts if write else {_PRINTED: texts[_PRINTED]}, write)
-    if before is not None:
-        for change, ids in record.changed(document, before).items():
-            if ids:
-                click.echo(f"{change}: {', '.join(ids)}", err=True)
+    if not [*scripts.undescribed(root, document)]:  # the check says which
+        texts["lua/README.md"] = scripts.page(root, document)
+    _save(root, texts, write)
     return 0
 
 
@@ -183,23 +181,19 @@ def trace(root: Path, write: bool) -> int:
     """Make a page that lists the files that cite each requirement.
 
     With --write, the page goes to build/traceability.md and its data to build/traceability.json,
-    which are not committed. --write also makes lua/README.md, with the SHA-1 and the contract of
-    each script, and the table of mistakes in SPEC.md.
+    which are not committed.
     """
-    from jobwire_conformance.spec import checks, citations, scripts, traps
+    from jobwire_conformance.spec import checks, citations
     from jobwire_conformance.spec import trace as pages
 
-    document, _ = _checkout(root)
+    document = _checkout(root)
     if isinstance(document, str):
         click.echo(document, err=True)
         return 1
     cited = citations.cited(root)
     texts = {"build/traceability.md": pages.page(document, cited, checks.cases(root))}
     if write:
-        texts["SPEC.md"] = traps.updated(root)
         texts["build/traceability.json"] = pages.index(cited)
-        if not [*scripts.undescribed(root, document)]:  # the check says which
-            texts["lua/README.md"] = scripts.page(root, document)
     _save(root, texts, write)
     return 0
 
@@ -211,23 +205,24 @@ def trace(root: Path, write: bool) -> int:
 def changes(old: Path, new: Path, as_json: bool) -> int:
     """Print the changes between two versions, id by id.
 
-    OLD and NEW are two files schema/requirements.json, for example
+    OLD and NEW are two files SPEC.md, for example
 
     \b
-    git show v1.0.0:schema/requirements.json >old.json
-    jobwire spec changes old.json schema/requirements.json
+    git show spec-1.0.0:SPEC.md >old.md
+    jobwire spec changes old.md SPEC.md
 
     "split from" is a guess: most words of a new requirement were in an old one that has changed.
     """
     from jobwire_conformance.spec import history
+    from jobwire_conformance.spec.document import Malformed
 
-    records = []
+    documents = []
     for path in (old, new):
         try:
-            records.append(json.loads(path.read_text("utf-8")))
-        except ValueError as error:
-            raise click.UsageError(f"{path} is not JSON: {error}") from None
-    found = history.changes(*records)
+            documents.append(_read(path))
+        except Malformed as error:
+            raise click.UsageError(f"{path} is not a specification: {error}") from None
+    found = history.changes(*documents)
     if as_json:
         click.echo(json.dumps([change._asdict() for change in found], indent=2))
     else:
@@ -237,7 +232,10 @@ def changes(old: Path, new: Path, as_json: bool) -> int:
 
 def _read_all(as_json: bool) -> None:
     if as_json:
-        click.echo(data.shared_file("schema/requirements.json").read_text("utf-8"), nl=False)
+        if (root := data.checkout()) is not None:
+            click.echo(_record(root), nl=False)
+        else:
+            click.echo(data.shared_file("schema/requirements.json").read_text("utf-8"), nl=False)
         return
     text = data.specification()
     if not sys.stdout.isatty():
@@ -274,15 +272,21 @@ def _citations() -> Mapping[str, Mapping[str, list[str]]]:
     return index
 
 
-def _read(path: Path) -> tuple[Document, str]:
+def _read(path: Path) -> Document:
     from jobwire_conformance.spec import document
 
-    text = path.read_text("utf-8")
-    return document.read(text), text
+    return document.read(path.read_text("utf-8"))
 
 
-def _checkout(root: Path) -> tuple[Document | str, dict[str, Any] | None]:
-    """Return the document of a checkout, or the problem with it, and its last record."""
+def _record(root: Path) -> str:
+    """Return the text of requirements.json of a checkout."""
+    from jobwire_conformance.spec import checks, record
+
+    return record.render(record.of_checkout(root, checks.cases(root)))
+
+
+def _checkout(root: Path) -> Document | str:
+    """Return the document of a checkout, or the problem with it."""
     from jobwire_conformance.spec.document import Malformed
 
     for name in ("SPEC.md", "schema"):
@@ -291,17 +295,10 @@ def _checkout(root: Path) -> tuple[Document | str, dict[str, Any] | None]:
                 f"{root / name} does not exist; run this in a checkout of the specification, "
                 "or name one with --root"
             )
-    saved = root / "schema" / "requirements.json"
     try:
-        before = json.loads(saved.read_text("utf-8")) if saved.is_file() else None
-    except ValueError as error:
-        raise click.ClickException(
-            f"{saved} is not JSON: {error}; restore it from version control"
-        ) from None
-    try:
-        return _read(root / "SPEC.md")[0], before
+        return _read(root / "SPEC.md")
     except Malformed as error:
-        return str(error), before
+        return str(error)
 
 
 def _save(root: Path, texts: dict[str, str], write: bool) -> None:

@@ -16,7 +16,17 @@ from jobwire_conformance.judge.record import Record, decoded
 from jobwire_conformance.judge.stream import JudgeContext, Step, Unit, effects, script_call
 from jobwire_conformance.wire.resp import Refusal
 
-__all__ = ["VISIBLE", "Finding", "Grade", "Judge", "Ledger", "Record", "decoded"]
+__all__ = [
+    "IN_EVERY_CASE",
+    "TRAFFIC",
+    "VISIBLE",
+    "Finding",
+    "Grade",
+    "Judge",
+    "Ledger",
+    "Record",
+    "decoded",
+]
 
 _VISIBLE = {
     "ENV": (3,),
@@ -40,6 +50,14 @@ _VISIBLE = {
 }
 VISIBLE = tuple(f"{area}-{n}" for area, numbers in _VISIBLE.items() for n in numbers)
 """The requirements that the judge can examine by traffic alone."""
+
+TRAFFIC = "traffic"
+"""Name of the case that stands for the traffic of all cases."""
+
+# Requirements that need a long wait or the end of a run have cases of their own.
+_NOT_HERE = frozenset(["BEAT-2", "BEAT-7", "BEAT-20", "ENV-3", "RETRY-4"])
+IN_EVERY_CASE = tuple(rule for rule in VISIBLE if rule not in _NOT_HERE)
+"""Requirements that may get a verdict, if the traffic contained commands that could break them."""
 
 
 class Judge:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from jobwire_conformance.data import Requirement, requirements_of
+from jobwire_conformance.data import Requirement, record, requirements_of
 from jobwire_conformance.errors import Usage
 from jobwire_conformance.mutation.kills import Kill, Table
 from jobwire_conformance.reports.results import Summary
@@ -54,7 +54,7 @@ def load(root: Path) -> Tree:
     """
     suite, table = root / "conformance", root / KILLS
     return Tree(
-        requirements=requirements_of(_json(root / "schema" / "requirements.json")),
+        requirements=requirements_of(record(root)),
         cases={
             path.stem: [*dict.fromkeys(_checks(_json(path)))]
             for path in sorted((suite / "cases").rglob("*.json"))

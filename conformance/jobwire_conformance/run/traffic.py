@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from jobwire_conformance import data
 from jobwire_conformance.cases.case import Case
 from jobwire_conformance.config import Config
-from jobwire_conformance.judge import VISIBLE, Judge, Record, decoded
+from jobwire_conformance.judge import IN_EVERY_CASE, TRAFFIC, Judge, Record, decoded
 from jobwire_conformance.judge.ledger import Finding
 from jobwire_conformance.run.checks import CheckResult, ProcessCall
 from jobwire_conformance.run.verdicts import CaseVerdict, Deviation, judge
@@ -17,13 +17,8 @@ from jobwire_conformance.wire.call import Call
 
 __all__ = ["NAME", "REQUIREMENTS", "Traffic"]
 
-NAME = "traffic"
-"""Name of the case that these checks belong to."""
-
-# Requirements that need a long wait or the end of a run have cases of their own.
-_NOT_HERE = frozenset(["BEAT-2", "BEAT-7", "BEAT-20", "ENV-3", "RETRY-4"])
-REQUIREMENTS = tuple(rule for rule in VISIBLE if rule not in _NOT_HERE)
-"""Requirements that may get a verdict, if the traffic contained commands that could break them."""
+NAME = TRAFFIC
+REQUIREMENTS = IN_EVERY_CASE
 
 _DRIVER = ("client", "inspector")
 _WORKER = ("worker", "scheduler")

@@ -24,9 +24,9 @@ def cases(root: Path) -> dict[str, list[str]]:
     directory = root / "conformance" / "cases"
     if not directory.is_dir():
         return {}
-    from jobwire_conformance.run import traffic
+    from jobwire_conformance import judge
 
-    names: dict[str, set[str]] = {name: {traffic.NAME} for name in traffic.REQUIREMENTS}
+    names: dict[str, set[str]] = {name: {judge.TRAFFIC} for name in judge.IN_EVERY_CASE}
     for path in directory.rglob("*.json"):
         for identifier in _checked(json.loads(path.read_bytes())):
             names.setdefault(identifier, set()).add(path.stem)

@@ -1,4 +1,4 @@
-"""Changes between two versions of schema/requirements.json, id by id."""
+"""Changes between two versions of the specification, id by id."""
 
 from __future__ import annotations
 
@@ -6,11 +6,9 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from jobwire_conformance.spec.record import Record
+from jobwire_conformance.spec.document import Document, Requirement
 
 __all__ = ["Change", "changes", "markdown"]
-
-Entry = Mapping[str, Any]
 
 _ATTRIBUTES = {
     "keyword": "keyword",
@@ -36,13 +34,10 @@ class Change(NamedTuple):
     details: tuple[str, ...]
 
 
-def changes(old: Record, new: Record) -> list[Change]:
-    """Return the requirements that differ between two records, in the order of the new one.
-
-    The records may have different formats: an attribute that the old one lacks is not compared.
-    """
-    before = {entry["id"]: entry for entry in old["requirements"]}
-    return [change for entry in new["requirements"] if (change := _change(entry, before, new))]
+def changes(old: Document, new: Document) -> list[Change]:
+    """Return the requirements that differ between two versions, in the order of the new one."""
+    before = old.by_id
+    return [change for entry in new.requirements if (change := _change(entry, before, new))]
 
 
 def markdown(found: list[Change]) -> str:
@@ -53,45 +48,43 @@ def markdown(found: list[Change]) -> str:
     return "| Id | Change | Details |\n| --- | --- | --- |\n" + "".join(rows)
 
 
-def _change(entry: Entry, before: Mapping[str, Entry], new: Record) -> Change | None:
-    name = entry["id"]
+def _change(entry: Requirement, before: Mapping[str, Requirement], new: Document) -> Change | None:
+    name = entry.id
     if name not in before:
-        details = [f"{entry['keyword']}, {entry['level']}, {_listed(entry['claims'])}"]
+        details = [f"{entry.keyword}, {entry.level}, {', '.join(entry.claims)}"]
         if origin := _origin(entry, before, new):
             details.append(f"split from {origin}")
         return Change(name, "new", tuple(details))
     old = before[name]
-    if entry["retired"] is not None and old["retired"] is None:
-        return Change(name, "retired", (f"in {entry['retired']}",))
+    if entry.retired is not None and old.retired is None:
+        return Change(name, "retired", (f"in {entry.retired}",))
     details = [
-        f"{title} {_difference(old[key], entry[key])}"
+        f"{title} {_difference(getattr(old, key), getattr(entry, key))}"
         for key, title in _ATTRIBUTES.items()
-        if key in old and old[key] != entry[key]
+        if getattr(old, key) != getattr(entry, key)
     ]
-    if old["sha256"] != entry["sha256"]:
+    if old.sha256 != entry.sha256:
         details.append("text")
     return Change(name, "changed", tuple(details)) if details else None
 
 
-def _origin(entry: Entry, before: Mapping[str, Entry], new: Record) -> str | None:
+def _origin(entry: Requirement, before: Mapping[str, Requirement], new: Document) -> str | None:
     """Return the id of the old requirement that contained most of a new one's words.
 
     Only requirements that have changed can have lost a part.
     """
-    words = _words(entry["text"])
+    words = _words(entry.text)
     if len(words) < _LEAST_WORDS:
         return None
-    shares = {
-        old["id"]: len(words & _words(old["text"])) / len(words) for old in _reworded(before, new)
-    }
+    shares = {old.id: len(words & _words(old.text)) / len(words) for old in _reworded(before, new)}
     best = max(shares, key=lambda name: shares[name], default=None)
     return best if best is not None and shares[best] >= _SAME_WORDS else None
 
 
-def _reworded(before: Mapping[str, Entry], new: Record) -> Iterator[Entry]:
-    for entry in new["requirements"]:
-        old = before.get(entry["id"])
-        if old is not None and old["sha256"] != entry["sha256"]:
+def _reworded(before: Mapping[str, Requirement], new: Document) -> Iterator[Requirement]:
+    for entry in new.requirements:
+        old = before.get(entry.id)
+        if old is not None and old.sha256 != entry.sha256:
             yield old
 
 
@@ -100,11 +93,7 @@ def _words(text: str) -> set[str]:
 
 
 def _difference(old: Any, new: Any) -> str:
-    if not isinstance(old, list):
+    if not isinstance(old, tuple):
         return f"{old} → {new}"
     added = [f"+{item}" for item in new if item not in old]
     return ", ".join(added + [f"-{item}" for item in old if item not in new])
-
-
-def _listed(items: list[str]) -> str:
-    return ", ".join(items)

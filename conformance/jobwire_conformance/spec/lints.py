@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from jobwire_conformance.spec import (
     annexes,
@@ -110,9 +110,10 @@ def of_form(root: Path, document: Document, citations: Citations) -> Iterator[Fa
         yield Fault(f"SPEC.md:{line}", lint, problem)
 
 
-def of_history(document: Document, before: record.Record | None) -> Iterator[Fault]:
-    """Check SPEC.md against the record of an earlier state of it."""
-    for line, identifier, problem in record.forbidden(document, before):
+def of_history(document: Document, published: Iterable[Document]) -> Iterator[Fault]:
+    """Check SPEC.md against its published versions."""
+    found = (change for before in published for change in record.forbidden(document, before))
+    for line, identifier, problem in dict.fromkeys(found):
         yield Fault(f"SPEC.md:{line}", "permanent", f"{identifier}: {problem}")
 
 
@@ -155,32 +156,19 @@ def of_oracle(document: Document, citations: Citations) -> Iterator[Fault]:
         yield Fault(f"SPEC.md:{requirement.line}", lint, f"{requirement.id}: {problem}")
 
 
-def of_records(root: Path, document: Document, before: dict[str, Any] | None) -> Iterator[Fault]:
+def of_records(root: Path, document: Document) -> Iterator[Fault]:
     """Check that the generated files are up to date."""
-    made = record.render(record.build(document, before, checks.cases(root), annexed(root)))
-    if _differs(root / "schema/requirements.json", made):
-        changes = "; ".join(
-            f"{change} {', '.join(ids[:5])}{' …' if len(ids) > 5 else ''}"
-            for change, ids in record.changed(document, before).items()
-            if ids
-        )
-        yield Fault(
-            "schema/requirements.json",
-            "out-of-date",
-            f"differs from SPEC.md{f' ({changes})' if changes else ''}; "
-            "to repair: jobwire spec extract --write",
-        )
     if _differs(root / "schema/registry.json", registry.render(registry.build(document))):
         yield Fault(
             "schema/registry.json",
             "out-of-date",
-            "differs from the tables of SPEC.md; to repair: jobwire spec extract --write",
+            "differs from the tables of SPEC.md; to repair: make generate",
         )
     if traps.outdated(root):
         yield Fault(
             "SPEC.md",
             "out-of-date",
-            f"section 26 differs from {traps.PAGE}; to repair: jobwire spec trace --write",
+            f"section 26 differs from {traps.PAGE}; to repair: make generate",
         )
     if missing := list(scripts.undescribed(root, document)):
         for name, section in missing:
@@ -189,7 +177,7 @@ def of_records(root: Path, document: Document, before: dict[str, Any] | None) ->
         yield Fault(
             "lua/README.md",
             "out-of-date",
-            "differs from the scripts or SPEC.md; to repair: jobwire spec trace --write",
+            "differs from the scripts or SPEC.md; to repair: make generate",
         )
 
 

@@ -1,19 +1,21 @@
-"""schema/requirements.json: the requirements as data, and the rules for their changes.
+"""requirements.json: the requirements as data, and the rules for their changes.
 
-schema/requirements.schema.json describes the file.
+schema/requirements.schema.json describes the file. It is not committed: wheel, sdist and site get
+it, and a checkout makes its content from the text in a tenth of a second.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from jobwire_conformance.spec import oracle
-from jobwire_conformance.spec.annexes import Annex
-from jobwire_conformance.spec.document import Document, Requirement
+from jobwire_conformance.spec.annexes import Annex, read_all
+from jobwire_conformance.spec.document import Document, Requirement, read
 
-__all__ = ["FORMAT", "Record", "build", "changed", "forbidden", "render"]
+__all__ = ["FORMAT", "Record", "build", "forbidden", "of_checkout", "render"]
 
 Record = Mapping[str, Any]
 FORMAT = 2
@@ -22,7 +24,6 @@ _PARTS = ("profiles", "sections", "requirements", "annexes")
 
 def build(
     document: Document,
-    before: Record | None,
     checks: Mapping[str, Sequence[str]] | None = None,
     annexes: Sequence[Annex] = (),
 ) -> dict[str, Any]:
@@ -30,11 +31,9 @@ def build(
 
     Args:
         document: The specification as it is now.
-        before: The previous record, which has the hashes of the released texts.
         checks: Id to the cases of the conformance suite that check it.
         annexes: The annexes of the document.
     """
-    released = {entry["id"]: entry["released"] for entry in _entries(before)}
     differing = oracle.differing(document)
     return {
         "format": FORMAT,
@@ -45,7 +44,7 @@ def build(
             for section in document.sections
         ],
         "requirements": [
-            _entry(requirement, document, released.get(requirement.id))
+            _entry(requirement, document)
             | {
                 "deviations": _versions(differing.get(requirement.id)),
                 "checks": list((checks or {}).get(requirement.id, ())),
@@ -62,7 +61,7 @@ def build(
                 "implementations": list(annex.implementations),
                 "profiles": _profiles(annex.document),
                 "requirements": [
-                    _entry(requirement, annex.document, None)
+                    _entry(requirement, annex.document)
                     | {"deviations": [], "checks": list((checks or {}).get(requirement.id, ()))}
                     for requirement in annex.document.requirements
                 ],
@@ -70,6 +69,15 @@ def build(
             for annex in annexes
         ],
     }
+
+
+def of_checkout(root: Path, checks: Mapping[str, Sequence[str]] | None = None) -> dict[str, Any]:
+    """Return the record of the text in a checkout, with its annexes.
+
+    Raises:
+        Malformed: A block or an annex does not have the form of one.
+    """
+    return build(read((root / "SPEC.md").read_text("utf-8")), checks, read_all(root))
 
 
 def render(record: Record) -> str:
@@ -82,40 +90,30 @@ def render(record: Record) -> str:
     return "{\n" + ",\n".join(head + parts) + "\n}\n"
 
 
-def changed(document: Document, before: Record | None) -> dict[str, list[str]]:
-    """Return the ids that are new, reworded, or gone since the record was made."""
-    old = {entry["id"]: entry["sha256"] for entry in _entries(before)}
-    new = {requirement.id: requirement.sha256 for requirement in document.requirements}
-    return {
-        "new": [name for name in new if name not in old],
-        "reworded": [name for name in new if name in old and new[name] != old[name]],
-        "gone": [name for name in old if name not in new],
-    }
-
-
-def forbidden(document: Document, before: Record | None) -> Iterable[tuple[int, str, str]]:
+def forbidden(document: Document, before: Document) -> Iterable[tuple[int, str, str]]:
     """Yield line, id and reason of every change that the change policy does not allow.
 
-    An id is permanent from its first draft on. Its text may change in drafts. After a release, the
-    text may change only as an erratum, or when the block is retired.
+    `before` is an earlier version. An id is permanent from its first draft on. Its text may change
+    in drafts. After a release, the text may change only as an erratum, or when the block is
+    retired.
     """
     now = document.by_id
     by_text = {requirement.sha256: requirement for requirement in document.requirements}
-    for entry in _entries(before):
-        name = entry["id"]
+    for old in before.requirements:
+        name = old.id
         requirement = now.get(name)
+        moved = by_text.get(old.sha256)
         if requirement is None:
-            moved = by_text.get(entry["sha256"])
             if moved is not None:
                 yield moved.line, moved.id, f"was {name}: ids are never renumbered"
             else:
                 yield 1, name, "was removed: keep the block, marked 'retired <version>'"
             continue
-        moved = by_text.get(entry["sha256"])
         if moved is not None and moved.id != name:
             yield moved.line, moved.id, f"has the text of {name}: ids are never renumbered"
         if (
-            entry["released"] not in (None, requirement.sha256)
+            not before.is_draft
+            and old.sha256 != requirement.sha256
             and requirement.retired is None
             and (_release(document), name) not in document.errata
         ):
@@ -127,7 +125,7 @@ def forbidden(document: Document, before: Record | None) -> Iterable[tuple[int, 
             )
 
 
-def _entry(requirement: Requirement, document: Document, released: str | None) -> dict[str, Any]:
+def _entry(requirement: Requirement, document: Document) -> dict[str, Any]:
     return {
         "id": requirement.id,
         "section": requirement.section,
@@ -146,7 +144,6 @@ def _entry(requirement: Requirement, document: Document, released: str | None) -
             for example in document.examples(requirement.id)
         ],
         "sha256": requirement.sha256,
-        "released": released if document.is_draft else requirement.sha256,
     }
 
 
@@ -163,10 +160,6 @@ def _profiles(document: Document) -> list[dict[str, Any]]:
 
 def _line(entry: Record) -> str:
     return json.dumps(entry, ensure_ascii=False, separators=(",", ":"))
-
-
-def _entries(record: Record | None) -> list[dict[str, Any]]:
-    return [] if record is None else list(record["requirements"])
 
 
 def _release(document: Document) -> str:

@@ -31,7 +31,7 @@ def page(root: Path, document: Document) -> str:
     lines = [
         "# Scripts",
         "",
-        "Made by `jobwire spec trace --write`; `jobwire spec check` fails when it is out of date.",
+        "Made by `make generate`; `make lint` fails when it is out of date.",
         "",
         "Each script is one atomic step. Its header describes its keys and arguments. Sections 18",
         "and 19 of [SPEC.md](../SPEC.md) describe its guarantees.",

@@ -20,7 +20,7 @@ from jobwire_conformance.reports.lossmap import WINDOWS, rows
 from jobwire_conformance.reports.matrix import Column, Matrix
 from jobwire_conformance.run import traffic
 from jobwire_conformance.run.run import every_case
-from jobwire_conformance.spec import citations, document
+from jobwire_conformance.spec import checks, citations, document, record
 from jobwire_conformance.spec.document import Requirement, Section
 from tests.tools.markdown import ROOT
 
@@ -46,14 +46,14 @@ class Facts:
 
     Attributes:
         document: SPEC.md as data.
-        record: The content of schema/requirements.json.
+        record: The content of requirements.json.
         citations: The citations of each id, by kind.
         matrix: The results of all implementations.
     """
 
     def __init__(self) -> None:
         self.document = document.read((ROOT / "SPEC.md").read_text("utf-8"))
-        self.record = json.loads((ROOT / "schema" / "requirements.json").read_bytes())
+        self.record = record.of_checkout(ROOT, checks.cases(ROOT))
         self._entries = {entry["id"]: entry for entry in self.record["requirements"]}
         self.citations = citations.cited(ROOT)
         self.matrix: Matrix = matrix.find([ROOT / "conformance" / "reports"])[0]

@@ -245,6 +245,7 @@ def index_page(facts: Facts, *, with_pdf: bool) -> str:
     """Return the index of all requirements, with its filters."""
     whole = [("one HTML file", one_file(facts.version, "html"))]
     whole += [("a PDF", one_file(facts.version, "pdf"))] if with_pdf else []
+    whole.append(("JSON", "requirements.json"))
     links = " and as ".join(f'<a href="{html.escape(name)}">{text}</a>' for text, name in whole)
     profiles = list(facts.document.profiles)
     generations = sorted({each for r in facts.requirements for each in r.generations})

@@ -29,6 +29,7 @@ import click
 
 from jobwire.cli import cli
 from jobwire_conformance.reports.lossmap import WINDOWS
+from jobwire_conformance.spec import record
 from tests.tools import one_file, protocol_pages
 from tests.tools.links import tracked
 from tests.tools.markdown import FENCE, HEADING, ROOT, links, without_code
@@ -363,8 +364,9 @@ def _dead(page: Path, link: str, pages: dict[Path, Page]) -> bool:
 
 
 def finish(*, with_pdf: bool) -> None:
-    """Write the whole specification as one HTML file, and as a PDF."""
+    """Write the whole specification as JSON, as one HTML file, and as a PDF."""
     facts = Facts()
+    write(SITE_DIRECTORY / facts.release / "requirements.json", record.render(facts.record))
     built = SITE_DIRECTORY / SPECIFICATION.removesuffix("index.md") / "index.html"
     place = SITE_DIRECTORY / facts.release / protocol_pages.one_file(facts.version, "html")
     write(place, one_file.standalone(built, f"jobwire {facts.version}"))

@@ -6,13 +6,12 @@ Run `make conformance ARGS=--set` afterwards: the set of checks and the summarie
 from __future__ import annotations
 
 import argparse
-import json
 import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from jobwire_conformance.spec import annexes, checks, document, record, registry
+from jobwire_conformance.spec import document, registry
 
 ROOT = Path(__file__).resolve().parents[3]
 VERSION = re.compile(r"\d+\.\d+(?:\.\d+)?(?:-(?:draft|rc)\.\d+)?")
@@ -34,8 +33,6 @@ def main(arguments: list[str], root: Path = ROOT) -> int:
             parser.error(f"{path} does not contain {before!r}")
         path.write_text(text.replace(before, after), "utf-8")
     data = document.read((root / "SPEC.md").read_text("utf-8"))
-    made = record.build(data, _record(root), checks.cases(root), annexes.read_all(root))
-    (root / "schema" / "requirements.json").write_text(record.render(made), "utf-8")
     (root / "schema" / "registry.json").write_text(registry.render(registry.build(data)), "utf-8")
     sys.stderr.write(f"version: {old} is now {new}; next: make conformance ARGS=--set\n")
     return 0
@@ -48,11 +45,6 @@ def places(root: Path, old: str, new: str) -> Iterator[tuple[Path, str, str]]:
     for path in sorted((root / "schema").glob("*.json")):
         if f"urn:jobwire:schema:{old}:" in path.read_text("utf-8"):
             yield path, f"urn:jobwire:schema:{old}:", f"urn:jobwire:schema:{new}:"
-
-
-def _record(root: Path) -> record.Record:
-    loaded: record.Record = json.loads((root / "schema" / "requirements.json").read_bytes())
-    return loaded
 
 
 if __name__ == "__main__":

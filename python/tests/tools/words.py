@@ -35,7 +35,6 @@ SKIPPED = (
     "lua/README.md",
     "python/tests/unit/test_words.py",  # it plants faults
     "schema/registry.json",  # made from SPEC.md
-    "schema/requirements.json",
 )
 WIDTH = 100  # characters of a line of Markdown
 EXCUSE = re.compile(r"(?:#|--)\s*words: ok, \S")
