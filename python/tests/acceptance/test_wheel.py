@@ -16,6 +16,7 @@ import pytest
 
 import jobwire
 import jobwire_conformance
+from jobwire_conformance.spec import checks, record
 from jobwire_conformance.spec.citations import cited
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -32,7 +33,7 @@ def built(sources: Path, target: Path) -> Path:
         check=True,
         stdin=subprocess.DEVNULL,
         capture_output=True,
-        timeout=60,
+        timeout=300,
     )
     (wheel,) = target.glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:
@@ -80,10 +81,13 @@ def test_the_suite_has_everything_else(suite: Path) -> None:
     assert code == tree(ROOT / "conformance", "jobwire_conformance")
     assert "jobwire_conformance/py.typed" in code
     data = suite / "jobwire_conformance" / "_data"
-    for top, names in ((ROOT, SHARED), (ROOT / "conformance", OWN)):
-        for name in names:
-            assert tree(data, name), name
-            assert tree(data, name) == tree(top, name)
+    specification = tree(data, *SHARED)
+    made = record.render(record.of_checkout(ROOT, checks.cases(ROOT)))
+    assert specification.pop("schema/requirements.json") == made.encode()
+    assert specification == tree(ROOT, *SHARED)
+    for name in OWN:
+        assert tree(data, name), name
+        assert tree(data, name) == tree(ROOT / "conformance", name)
     assert {entry.name for entry in data.iterdir()} == {*SHARED, *OWN, "traceability.json"}
     index = json.loads((data / "traceability.json").read_text("utf-8"))
     assert index == cited(ROOT)
