@@ -40,28 +40,29 @@ from jobwire.text import counted
 from jobwire.worker.background.audit import Audit, gather
 from jobwire.worker.background.canceller import Canceller
 from jobwire.worker.background.heartbeat import HeartbeatThread, rss
-from jobwire.worker.background.outcome_writer import OutcomeWriter
 from jobwire.worker.background.periodic import PeriodicThread
 from jobwire.worker.background.poller import Poller
-from jobwire.worker.background.ticker import Ticker
+from jobwire.worker.base.outage import next_pause
+from jobwire.worker.base.ticker import Ticker
+from jobwire.worker.base.timings import DEFAULT_TIMINGS, Timings
 from jobwire.worker.execute import joblog
-from jobwire.worker.execute.compiled_job import JobTable, Marks
+from jobwire.worker.execute.compiled_job import CancelledIds, JobTable
 from jobwire.worker.execute.event_loop import CLEANUP_TIMEOUT_S, AsyncLoop
 from jobwire.worker.execute.iterating import Iterations
 from jobwire.worker.execute.outcome_policy import OutcomePolicy
 from jobwire.worker.fetch.basic import BasicFetcher
-from jobwire.worker.fetch.direct import DirectSink, ExecutionCounts
 from jobwire.worker.fetch.inflight import SequenceNumbers
-from jobwire.worker.fetch.outage import next_pause
-from jobwire.worker.fetch.outbox import Outbox
+from jobwire.worker.fetch.job_source import JobSource
 from jobwire.worker.fetch.reliable import ReliableFetcher
-from jobwire.worker.fetch.source import JobSource, OutcomeSink
-from jobwire.worker.fetch.timings import DEFAULT_TIMINGS, Timings
+from jobwire.worker.outcome.immediate_sink import ExecutionCounts, ImmediateSink
+from jobwire.worker.outcome.outbox import Outbox
+from jobwire.worker.outcome.sink import OutcomeSink
+from jobwire.worker.outcome.writer import OutcomeWriter
 from jobwire.worker.process.capsule import Capsule
 from jobwire.worker.process.progress import Part, Progress
 
 if TYPE_CHECKING:
-    from jobwire.worker.execute.isolation import Isolation
+    from jobwire.worker.execute.isolation_parent import Isolation
 
 __all__ = ["Launcher"]
 
@@ -114,7 +115,7 @@ class Launcher:
         self._ticker = Ticker(tick=timings.tick)
         # The first is for basic fetch, the others for reliable fetch.
         self._counts = ExecutionCounts()
-        self._direct_sink: DirectSink | None = None
+        self._immediate_sink: ImmediateSink | None = None
         self._outcome_writer: OutcomeWriter | None = None
         self._audit: Audit | None = None
         sink, make_source = self._basic() if config.fetch == "basic" else self._reliable()
@@ -138,7 +139,7 @@ class Launcher:
             retries_unknown=config.unknown_jobs == "retry",
         )
         self._capsules = []
-        self._marks = Marks()
+        self._cancelled_ids = CancelledIds()
         for name, capsule_config in config.capsules.items():
             order = QueueOrder(capsule_config.queues)
             capsule = Capsule(
@@ -152,7 +153,7 @@ class Launcher:
                 metrics=self._metrics,
                 loop=self._loop,
                 ticker=self._ticker,
-                marks=self._marks,
+                cancelled_ids=self._cancelled_ids,
             )
             self._capsules.append(capsule)
         self._canceller = Canceller(self._redis, self._keys, self._cancel, timings)
@@ -202,7 +203,7 @@ class Launcher:
 
     def stuck(self) -> str:
         """Return the reason that this process does not work and must be restarted, or ""."""
-        silent = time.monotonic() - self._heartbeat.turned
+        silent = time.monotonic() - self._heartbeat.turned_at
         if silent > self._timings.stuck_after:
             return f"heartbeat thread stuck for {silent:.0f} s"
         return self._progress.stuck()
@@ -222,7 +223,7 @@ class Launcher:
         return self._beaten_at > 0 and not self._quiet.is_set()
 
     @property
-    def silent(self) -> float:
+    def seconds_since_heartbeat(self) -> float:
         """Seconds since the last heartbeat that reached Redis; infinite before the first one."""
         return time.monotonic() - self._beaten_at if self._beaten_at else math.inf
 
@@ -315,7 +316,7 @@ class Launcher:
 
     def _cancel(self, ids: Collection[str]) -> None:
         """Refuse and end jobs that were cancelled. [X-CANCEL-3] [X-CANCEL-7]"""
-        self._marks.ids = ids
+        self._cancelled_ids.ids = ids
         for capsule in self._capsules:
             capsule.cancel(ids)
 
@@ -447,8 +448,8 @@ class Launcher:
             except RedisTrouble as error:
                 _log.error("unfinished jobs were not put back: %s", error)
         _log.warning("time is up: put back %s", counted(count, "unfinished job"))
-        if self._direct_sink is not None:
-            self._direct_sink.give_up()
+        if self._immediate_sink is not None:
+            self._immediate_sink.give_up()
         for capsule in self._capsules:
             capsule.interrupt()
         cleanup = time.monotonic() + CLEANUP_TIMEOUT_S
@@ -509,7 +510,7 @@ class Launcher:
 
     def _basic(self) -> tuple[OutcomeSink, _MakeSource]:
         """Return the sink of basic fetch, and how to make the source of a capsule."""
-        self._direct_sink = sink = DirectSink(
+        self._immediate_sink = sink = ImmediateSink(
             self._redis,
             self._keys,
             counts=self._counts,
@@ -581,6 +582,6 @@ def _isolation(app: App, config: WorkerConfig) -> Isolation | None:
     isolated = [job for job in app.jobs.values() if job.isolated]
     if not isolated:
         return None
-    from jobwire.worker.execute.isolation import Isolation
+    from jobwire.worker.execute.isolation_parent import Isolation
 
     return Isolation(isolated, size=config.concurrency, entry=app.entry)
