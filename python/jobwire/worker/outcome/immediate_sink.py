@@ -15,25 +15,25 @@ from jobwire.protocol import cancelling
 from jobwire.protocol.dead_set import DeadSetLimits, dead_key, kill
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.reliable import InFlightJob, set_result
-from jobwire.protocol.results import Kept
+from jobwire.protocol.results import ResultToStore
 from jobwire.protocol.retry import Discard, Kill, Retry
 from jobwire.protocol.stats import count
 from jobwire.protocol.times import utc_day
 from jobwire.protocol.wire import Batch, Command, Script, Step, command, once
-from jobwire.worker.fetch.outage import next_pause
-from jobwire.worker.fetch.source import (
-    Acknowledged,
+from jobwire.worker.base.outage import next_pause
+from jobwire.worker.outcome.outcomes import (
+    AlreadyAcknowledged,
+    Cancelled,
     Done,
-    Dropped,
-    Later,
+    Expired,
     Outcome,
-    OutcomeSink,
     Requeue,
+    Snoozed,
     Unreadable,
-    Withdrawn,
 )
+from jobwire.worker.outcome.sink import OutcomeSink
 
-__all__ = ["DirectSink", "ExecutionCounts", "insist"]
+__all__ = ["ExecutionCounts", "ImmediateSink", "send_until_stored"]
 
 _log = logging.getLogger("jobwire.worker")
 
@@ -72,7 +72,7 @@ class ExecutionCounts:
             raise
 
 
-class DirectSink(OutcomeSink):
+class ImmediateSink(OutcomeSink):
     """Stores each outcome before it returns.
 
     Args:
@@ -103,25 +103,27 @@ class DirectSink(OutcomeSink):
         """End all tries, because the jobs were put back. Their threads get `Shutdown`."""
         self._given_up.set()
 
-    def record(self, held: InFlightJob, outcome: Outcome, kept: Kept | None = None) -> None:
+    def record(
+        self, held: InFlightJob, outcome: Outcome, result: ResultToStore | None = None
+    ) -> None:
         """Store the outcome of a job, trying until Redis takes it or the process stops.
 
         The result goes along in one transaction. [X-RESULT-2]
         """
         self._flush_log()
-        if not isinstance(outcome, Unreadable | Requeue | Later | Dropped):
-            self._counts.add(failed=not isinstance(outcome, Done | Withdrawn))  # [DEAD-5]
+        if not isinstance(outcome, Unreadable | Requeue | Snoozed | Expired):
+            self._counts.add(failed=not isinstance(outcome, Done | Cancelled))  # [DEAD-5]
         commands: list[Command | Script] = []
         match outcome:
-            case Dropped():
+            case Expired():
                 commands.append(command("INCR", self._keys.expired))
-            case Withdrawn(jid):
+            case Cancelled(jid):
                 commands += cancelling.forget(self._keys, jid)
             case Done(after):
                 commands += after
-            case Discard() | Acknowledged():
+            case Discard() | AlreadyAcknowledged():
                 pass
-            case Later(text, at):
+            case Snoozed(text, at):
                 commands.append(command("ZADD", self._keys.schedule, at, text))
             case Retry(text, at):
                 commands.append(command("ZADD", self._keys.retry, at, text))
@@ -132,29 +134,33 @@ class DirectSink(OutcomeSink):
             case Unreadable(problem):
                 key = dead_key(self._keys, problem)
                 commands += kill(key, held.text, self._dead_limits()).steps
-        self._insist(commands, kept)
+        self._send(commands, result)
 
-    def ran(self, *, failed: bool, kept: Kept | None = None) -> None:
+    def ran(self, *, failed: bool, result: ResultToStore | None = None) -> None:
         """Count the end of a job."""
         self._flush_log()
         self._counts.add(failed=failed)
-        self._insist([], kept)
+        self._send([], result)
 
-    def store(self, held: InFlightJob, outcome: Outcome, kept: Kept | None = None) -> bool:
+    def store(
+        self, held: InFlightJob, outcome: Outcome, result: ResultToStore | None = None
+    ) -> bool:
         """Store the outcome of a job; always True, because no other process can have the job."""
-        self.record(held, outcome, kept)
+        self.record(held, outcome, result)
         return True
 
-    def _insist(self, commands: list[Command | Script], kept: Kept | None) -> None:
-        if kept is not None:
-            commands.append(set_result(self._keys, kept))
+    def _send(self, commands: list[Command | Script], result: ResultToStore | None) -> None:
+        if result is not None:
+            commands.append(set_result(self._keys, result))
         if not commands:
             return
         step: Step = commands[0] if len(commands) == 1 else Batch(commands, atomic=True)
-        insist(self._redis, step, "outcome of a job not stored yet", given_up=self._given_up)
+        send_until_stored(
+            self._redis, step, "outcome of a job not stored yet", given_up=self._given_up
+        )
 
 
-def insist(
+def send_until_stored(
     redis: SyncRedis,
     step: Step,
     complaint: str,

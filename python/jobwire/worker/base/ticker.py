@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 
-from jobwire.worker.fetch.source import PeriodicCheck
+from jobwire.worker.base.checks import PeriodicCheck
 
 __all__ = ["Ticker"]
 

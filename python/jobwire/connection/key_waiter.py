@@ -23,7 +23,7 @@ from jobwire.connection import connect
 from jobwire.errors import RedisUnreachable
 from jobwire.protocol.wire import Arg
 
-__all__ = ["Notices"]
+__all__ = ["KeyWaiter"]
 
 CLOSE_TIMEOUT_S = 1.0  # for which `close` waits for the thread
 LINGER_S = 5.0  # for which an unused connection stays open
@@ -45,7 +45,7 @@ class _Waiter:
         self.future: Future[bytes] = Future()
 
 
-class Notices:
+class KeyWaiter:
     """Waits for values of keys. Thread-safe; its thread runs only while a caller waits.
 
     Args:
@@ -169,11 +169,11 @@ class Notices:
 
 
 class _Listener:
-    """The thread of `Notices`, with its connection."""
+    """The thread of `KeyWaiter`, with its connection."""
 
-    def __init__(self, url: str, notices: Notices, awake: socket.socket) -> None:
+    def __init__(self, url: str, waiter: KeyWaiter, awake: socket.socket) -> None:
         self._url = url
-        self._notices = notices
+        self._waiter = waiter
         self._awake = awake
         self._reader: Any = hiredis.Reader(notEnoughData=_INCOMPLETE)
         self._tracks = True
@@ -185,15 +185,15 @@ class _Listener:
             try:
                 opened = connect.opener(self._url, timeout=connect.TIMEOUT_S, protocol=3)()
             except _LOST as error:
-                self._notices.leave(connect.unreachable(self._url, error))
+                self._waiter.leave(connect.unreachable(self._url, error))
                 return
             self._socket, _, close = connect.detach(opened)
             try:
                 self._listen()
             except _LOST as error:
-                self._notices.leave(connect.no_reply(self._url, error))
+                self._waiter.leave(connect.no_reply(self._url, error))
         except BaseException as error:  # all waiters have to learn of it
-            self._notices.leave(error if isinstance(error, Exception) else RuntimeError(str(error)))
+            self._waiter.leave(error if isinstance(error, Exception) else RuntimeError(str(error)))
             raise
         finally:
             close()
@@ -209,22 +209,22 @@ class _Listener:
         poll.register(self._socket, select.POLLIN)
         poll.register(self._awake, select.POLLIN)
         while True:
-            self._read(self._notices.take_unread())
+            self._read(self._waiter.take_unread())
             self._receive_all()
-            idle = not self._notices.keys()
+            idle = not self._waiter.keys()
             pause = LINGER_S if idle or self._tracks else POLL_INTERVAL_S
             ready = {number for number, _ in poll.poll(pause * 1000)}
             if self._awake.fileno() in ready:
                 self._awake.recv(CHUNK)
-                if self._notices.closing:
-                    self._notices.leave(RedisUnreachable("the client was closed"))
+                if self._waiter.closing:
+                    self._waiter.leave(RedisUnreachable("the client was closed"))
                     return
             if self._socket.fileno() in ready:
                 self._feed()
-            if not ready and idle and self._notices.leave(None):
+            if not ready and idle and self._waiter.leave(None):
                 return
             if not ready and not self._tracks:
-                self._read(self._notices.keys())
+                self._read(self._waiter.keys())
 
     def _read(self, keys: list[bytes]) -> None:
         if keys:
@@ -242,10 +242,10 @@ class _Listener:
                 self._feed()
             elif isinstance(message, list):
                 if message[:1] == [b"invalidate"]:  # None in place of keys: all were flushed
-                    self._read(message[1] or self._notices.keys())
+                    self._read(message[1] or self._waiter.keys())
             else:
                 value = message if isinstance(message, bytes) else None
-                self._notices.give(self._asked.pop(0), value)
+                self._waiter.give(self._asked.pop(0), value)
 
     def _message(self) -> Any:
         while (message := self._reader.gets()) is _INCOMPLETE:

@@ -191,7 +191,7 @@ class _JobRunner:
         self._tasks: SimpleQueue[Task | None] = SimpleQueue()
         self._main = threading.main_thread()
         self._interrupt = False  # True if the worker wants to interrupt the running job
-        self._inside = False  # True while the job's own code runs
+        self._in_user_code = False  # True while the job's own code runs
         self._busy = False  # True from the arrival of a task to its answer
         self._coroutine: asyncio.Task[Any] | None = None
         self._runner = asyncio.Runner()
@@ -253,7 +253,7 @@ class _JobRunner:
         os._exit(1)
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
-        if number != signal.SIGTERM or not self._interrupt or not self._inside:
+        if number != signal.SIGTERM or not self._interrupt or not self._in_user_code:
             return
         self._interrupt = False
         if self._coroutine is not None:
@@ -267,7 +267,7 @@ class _JobRunner:
         with running(job):
             try:
                 try:
-                    self._inside = True
+                    self._in_user_code = True
                     if self._interrupt:
                         raise Shutdown
                     if definition.is_async:
@@ -279,7 +279,7 @@ class _JobRunner:
                             result = function(*job.parameters)
                         check_result(definition.name, result)
                 finally:
-                    self._inside = False
+                    self._in_user_code = False
             except BaseException as error:  # noqa: BLE001 - a job may raise anything
                 failure = describe(error)
                 lines = [_encodable(line) for line in failure.backtrace]

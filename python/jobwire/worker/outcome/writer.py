@@ -6,11 +6,12 @@ import threading
 
 from jobwire.errors import RedisTrouble
 from jobwire.protocol.reliable import InFlightJob
-from jobwire.protocol.results import Kept
-from jobwire.worker.fetch.direct import ExecutionCounts
-from jobwire.worker.fetch.outbox import Entry, Outbox
-from jobwire.worker.fetch.source import ACKNOWLEDGED, Outcome, PeriodicChecks
-from jobwire.worker.fetch.timings import Timings
+from jobwire.protocol.results import ResultToStore
+from jobwire.worker.base.checks import PeriodicChecks
+from jobwire.worker.base.timings import Timings
+from jobwire.worker.outcome.immediate_sink import ExecutionCounts
+from jobwire.worker.outcome.outbox import Entry, Outbox
+from jobwire.worker.outcome.outcomes import ACKNOWLEDGED, Outcome
 
 __all__ = ["OutcomeWriter"]
 
@@ -48,13 +49,17 @@ class OutcomeWriter:
         """Number of outcomes that are not stored."""
         return self._outbox.unstored
 
-    def record(self, held: InFlightJob, outcome: Outcome, kept: Kept | None = None) -> None:
+    def record(
+        self, held: InFlightJob, outcome: Outcome, result: ResultToStore | None = None
+    ) -> None:
         """Store an outcome with the next fetch, or soon after the next `flush_soon`."""
-        self._outbox.add(Entry(held, outcome, None, kept))
+        self._outbox.add(Entry(held, outcome, None, result))
 
-    def store(self, held: InFlightJob, outcome: Outcome, kept: Kept | None = None) -> bool:
+    def store(
+        self, held: InFlightJob, outcome: Outcome, result: ResultToStore | None = None
+    ) -> bool:
         """Store an outcome and wait for it; return whether the job was still held."""
-        entry = Entry(held, outcome, stored := threading.Event(), kept)
+        entry = Entry(held, outcome, stored := threading.Event(), result)
         self._outbox.add(entry)
         self._ticker.wake()
         while not stored.wait(self._look_interval):
@@ -62,12 +67,12 @@ class OutcomeWriter:
                 return False
         return not entry.lost
 
-    def ran(self, *, failed: bool, kept: Kept | None = None) -> None:
+    def ran(self, *, failed: bool, result: ResultToStore | None = None) -> None:
         """Count the end of a job that was acknowledged, and so counted, before it ran."""
         self._outbox.flush_log()
         self._counts.add(failed=failed, counted=True)
-        if kept is not None:
-            self._outbox.add(Entry(_NONE, ACKNOWLEDGED, None, kept))
+        if result is not None:
+            self._outbox.add(Entry(_NONE, ACKNOWLEDGED, None, result))
 
     def flush_soon(self) -> None:
         """Do not let recorded outcomes wait for a fetch."""

@@ -30,19 +30,19 @@ from jobwire.protocol.reliable import (
     script_retry,
     set_result,
 )
-from jobwire.protocol.results import Kept
+from jobwire.protocol.results import ResultToStore
 from jobwire.protocol.retry import Discard, Kill, Retry
 from jobwire.protocol.times import utc_day
 from jobwire.protocol.wire import Batch, Command, ErrorReply, Script, once
-from jobwire.worker.fetch.source import (
-    Acknowledged,
+from jobwire.worker.outcome.outcomes import (
+    AlreadyAcknowledged,
+    Cancelled,
     Done,
-    Dropped,
-    Later,
+    Expired,
     Outcome,
     Requeue,
+    Snoozed,
     Unreadable,
-    Withdrawn,
 )
 
 __all__ = ["Entry", "Outbox"]
@@ -53,11 +53,11 @@ _SHARED = (
     Done,
     Discard,
     Retry,
-    Later,
-    Dropped,
-    Withdrawn,
+    Snoozed,
+    Expired,
+    Cancelled,
 )  # of which one call of a script takes many
-_UNKEPT = Kept("-", 0, b"")  # a result that is not stored
+_NO_RESULT = ResultToStore("-", 0, b"")  # a result that is not stored
 _log = logging.getLogger("jobwire.worker")
 
 
@@ -66,7 +66,7 @@ class Entry(msgspec.Struct, eq=False):  # quicker to make than a dataclass
 
     Attributes:
         stored: Set when it is stored; None if no thread waits for that.
-        kept: The result to store in the same step, if the job keeps it. [X-RESULT-2]
+        result: The result to store in the same step, if the job keeps it. [X-RESULT-2]
         lost: True if the job was no longer held.
         repeated: True if it was sent before and got no reply, so that the first try may have
             stored it. [REL-23]
@@ -75,7 +75,7 @@ class Entry(msgspec.Struct, eq=False):  # quicker to make than a dataclass
     held: InFlightJob
     outcome: Outcome
     stored: threading.Event | None = None
-    kept: Kept | None = None
+    result: ResultToStore | None = None
     lost: bool = False
     repeated: bool = False
 
@@ -281,7 +281,7 @@ class Outbox:
     def _after(self, outcome: Outcome) -> Sequence[Command]:
         if type(outcome) is Done:
             return outcome.after
-        if isinstance(outcome, Withdrawn):
+        if isinstance(outcome, Cancelled):
             return (iteration.forget(self._keys, outcome.jid),)
         return ()
 
@@ -321,11 +321,11 @@ class Outbox:
         """Return the call that stores outcomes of one type."""
         held, outcome, repeated = group[0].held, group[0].outcome, group[0].repeated
         keys, me = self._keys, self._identity
-        kept = group[0].kept
-        if isinstance(outcome, Acknowledged):
-            return set_result(keys, kept or _UNKEPT)
-        if kept is not None or isinstance(outcome, Later | Dropped | Withdrawn):
-            return self._kept_script(outcome, group, day)
+        result = group[0].result
+        if isinstance(outcome, AlreadyAcknowledged):
+            return set_result(keys, result or _NO_RESULT)
+        if result is not None or isinstance(outcome, Snoozed | Expired | Cancelled):
+            return self._keep_script(outcome, group, day)
         match outcome:
             case Done() | Discard():
                 fields = [entry.held.field for entry in group]
@@ -360,34 +360,34 @@ class Outbox:
                     repeated=repeated,
                 )
 
-    def _kept_script(self, outcome: Outcome, group: Sequence[Entry], day: str) -> Script:
+    def _keep_script(self, outcome: Outcome, group: Sequence[Entry], day: str) -> Script:
         """Return the script call that stores outcomes of one type with their results."""
         limits = self._dead_limits() if isinstance(outcome, Kill) else None
         ends = []
         for entry in group:
             score, text, cancelled = 0.0, b"", ""
             match entry.outcome:
-                case Retry(text, score) | Later(text, score):
+                case Retry(text, score) | Snoozed(text, score):
                     pass
-                case Withdrawn(cancelled):
+                case Cancelled(cancelled):
                     pass
                 case Kill(text):
                     score = 0.0 if limits is None else limits.now
-            ends.append((entry.held.field, score, text, entry.kept or _UNKEPT, cancelled))
+            ends.append((entry.held.field, score, text, entry.result or _NO_RESULT, cancelled))
         return script_keep(
             *(self._keys, self._identity, ends),
             day=day,
             key=self._keys.dead
             if limits is not None
             else self._keys.schedule
-            if isinstance(outcome, Later)
+            if isinstance(outcome, Snoozed)
             else self._keys.retry,
             dead_limits=limits,
-            executed=not isinstance(outcome, Later | Dropped)
+            executed=not isinstance(outcome, Snoozed | Expired)
             and (not isinstance(outcome, Kill) or outcome.counted),
             failed=isinstance(outcome, Discard | Retry)
             or (isinstance(outcome, Kill) and outcome.counted),
-            expired=isinstance(outcome, Dropped),
+            expired=isinstance(outcome, Expired),
             repeated=group[0].repeated,
         )
 
@@ -412,7 +412,7 @@ def _group(entries: Sequence[Entry]) -> list[list[Entry]]:
     groups: dict[object, list[Entry]] = {}
     for number, entry in enumerate(entries):
         outcome = type(entry.outcome)
-        kind = (outcome, entry.repeated, entry.kept is None) if outcome in _SHARED else number
+        kind = (outcome, entry.repeated, entry.result is None) if outcome in _SHARED else number
         group = groups.get(kind)
         if group is None:
             groups[kind] = [entry]

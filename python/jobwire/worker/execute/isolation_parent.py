@@ -43,7 +43,7 @@ from jobwire.errors import (
 )
 from jobwire.protocol.payload import Job, encode
 from jobwire.protocol.results import Members
-from jobwire.worker.execute.isolated import (
+from jobwire.worker.execute.isolation_child import (
     Boot,
     Done,
     Interrupt,
@@ -68,7 +68,7 @@ CHECK_INTERVAL_S = 0.2  # between checks for an interruption or a dead child
 
 _SCRIPT = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[2]); "
-    "from jobwire.worker.execute.isolated import serve; serve(int(sys.argv[1]))"
+    "from jobwire.worker.execute.isolation_child import serve; serve(int(sys.argv[1]))"
 )
 _log = logging.getLogger("jobwire.worker")
 
