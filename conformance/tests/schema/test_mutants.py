@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.rows import over
-from tests.sample_objects import IDENTITY, INFO, METRICS
+from tests.schema.sample_objects import IDENTITY, INFO, METRICS
 from tests.schemas import ABSENT, blames, mutant, problems, schema
 
 TIMES = ("created_at", "enqueued_at", "failed_at", "retried_at")

@@ -14,8 +14,8 @@ from pathlib import PurePosixPath
 from jobwire_conformance.reports.lossmap import WINDOWS
 from jobwire_conformance.reports.matrix import SYMBOLS
 from jobwire_conformance.spec.document import Requirement, Section
-from tests.tools.markdown import ROOT
-from tests.tools.protocol_facts import Facts, Verdict
+from tools.markdown import ROOT
+from tools.protocol_facts import Facts, Verdict
 
 SPECIFICATION = "specification/index.md"
 LOSS_MAPS = "conformance/loss-maps.md"

@@ -11,7 +11,7 @@ import pytest
 from jobwire_conformance.spec import annexes, history, lints, record, registry
 from jobwire_conformance.spec.document import Malformed, read
 from tests.schemas import problems
-from tests.tools import version
+from tools import version
 
 ROOT = Path(__file__).resolve().parents[3]
 SPEC = read((ROOT / "SPEC.md").read_text("utf-8"))

@@ -10,12 +10,13 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from jobwire_conformance.judge import payloads
 from jobwire_conformance.judge.objects import OBJECTS
 from jobwire_conformance.judge.payloads import View
 from jobwire_conformance.spec import verdicts
 from jobwire_conformance.spec.fixture_files import place_of
 from tests.rows import over
-from tests.sample_objects import IDENTITY, INFO, METRICS
+from tests.schema.sample_objects import IDENTITY, INFO, METRICS
 from tests.schemas import GENERATIONS, ROOT, load
 
 RELEASES = pytest.mark.parametrize("release", GENERATIONS)
@@ -223,3 +224,19 @@ def test_a_fault_is_found_with_its_rule(
     judged = verdicts.judge_object(text, kind, View("writer"))
     assert (rule, path) in {(v.rule, v.path) for v in judged if v.broken}, broken(judged)
     assert all(v.seen and v.expected for v in judged if v.broken)
+
+
+SPELLINGS: list[dict[str, Any]] = load(ROOT / "fixtures/vectors/spellings.json")
+
+
+@over("vector", SPELLINGS, ids=[vector["name"] for vector in SPELLINGS])
+def test_judge_knows_the_lawful_spellings(vector: dict[str, Any]) -> None:
+    """[PAY-2] [PAY-6] [PAY-20] [PAY-21] [PAY-22] [PAY-26]"""
+    for text in vector["written"]:
+        assert [*payloads.spelling(text.encode())] == []
+        assert json.loads(text) == json.loads(vector["json"])
+    found = {breach.rule for breach in payloads.spelling(vector["json"].encode())}
+    if vector["json"] in vector["written"]:
+        assert found == set()
+    elif "PAY-25" not in vector["covers"]:
+        assert found & {*vector["covers"], "PAY-6"}

@@ -1,7 +1,7 @@
 """Draws the screens of `jobwire top`, over a server and a worker that it starts.
 
-    PYTHONPATH=python:conformance .venv/bin/python -m tests.tools.top_pictures DIRECTORY
-    PYTHONPATH=python:conformance .venv/bin/python -m tests.tools.top_pictures --docs
+    PYTHONPATH=python:conformance .venv/bin/python -m tests.browser.top_pictures DIRECTORY
+    PYTHONPATH=python:conformance .venv/bin/python -m tests.browser.top_pictures --docs
 
 The first form writes an SVG file for each screen, the second the picture in docs/pictures.
 """

@@ -8,7 +8,7 @@ import pytest
 
 from jobwire_conformance.spec import lints, oracle
 from jobwire_conformance.spec.document import read
-from tests.spec_sample import SPEC, edited
+from tests.spec.sample import SPEC, edited
 
 INTEROP = "python/tests/interop/test_real.py"
 RECORDED = "fixtures/sidekiq/{}/states.json"

@@ -8,7 +8,7 @@ from pathlib import Path
 from jobwire_conformance.spec import checks, lints
 from jobwire_conformance.spec.document import Profile, read
 from tests.rows import over
-from tests.spec_sample import SPEC, edited
+from tests.spec.sample import SPEC, edited
 
 
 def faults(text: str) -> list[str]:

@@ -17,7 +17,7 @@ from jobwire_conformance.spec import annexes, fixture_files, verdicts
 from jobwire_conformance.spec.document import read
 from tests.rows import over
 from tests.schemas import ROOT
-from tests.spec_sample import PAYLOAD, edited
+from tests.spec.sample import PAYLOAD, edited
 
 
 def broken(text: str | bytes, view: payloads.View) -> dict[str, str]:

@@ -10,7 +10,7 @@ import pytest
 from jobwire_conformance.spec import lints, registry, scripts, trace, traps
 from jobwire_conformance.spec.citations import cited
 from jobwire_conformance.spec.document import Document, read
-from tests.spec_sample import SPEC, edited
+from tests.spec.sample import SPEC, edited
 
 
 @pytest.fixture

@@ -15,8 +15,10 @@ import pytest
 import redis
 
 from harness.servers import Server
-from tests.spec_sample import PAYLOAD
+from tests.spec.sample import PAYLOAD
 from tests.workers import environment, jobwire
+
+pytestmark = pytest.mark.process
 
 ROOT = Path(__file__).resolve().parents[3]
 SPEC = (ROOT / "SPEC.md").read_text("utf-8")

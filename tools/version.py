@@ -1,4 +1,4 @@
-"""Change the version of the specification everywhere: `python -m tests.tools.version 1.0.0-rc.1`.
+"""Change the version of the specification everywhere: `python -m tools.version 1.0.0-rc.1`.
 
 Run `make conformance ARGS=--set` afterwards: the set of checks and the summaries name the version.
 """
@@ -13,7 +13,7 @@ from pathlib import Path
 
 from jobwire_conformance.spec import document, registry
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[1]
 VERSION = re.compile(r"\d+\.\d+(?:\.\d+)?(?:-(?:draft|rc)\.\d+)?")
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[1]
 
 FENCE = re.compile(r"^```(?P<kind>[\w-]*)\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
 # Directly above a block: the reason why no test runs it, or Python that its example needs.

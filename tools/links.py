@@ -1,6 +1,6 @@
 """Link checker: every link inside the checkout leads to a file and to one of its headings.
 
-    python -m tests.tools.links    judge every Markdown file of the checkout (make lint)
+    python -m tools.links    judge every Markdown file of the checkout (make lint)
 
 A link to another site is not followed: only its form is checked. Exit status: 0 clean, 1 hits.
 """
@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from tests.tools.markdown import ROOT, anchors, links
+from tools.markdown import ROOT, anchors, links
 
 HOST = re.compile(r"(?:[a-z0-9-]+\.)+[a-z]{2,}")
 # Fragments stand in front of a list of their own, at the root; they have no page to link from.

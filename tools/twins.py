@@ -1,7 +1,7 @@
 """Writes the asyncio twins of blocking modules.
 
-    PYTHONPATH=python .venv/bin/python -m tests.tools.twins --write
-    PYTHONPATH=python .venv/bin/python -m tests.tools.twins --check
+    .venv/bin/python -m tools.twins --write
+    .venv/bin/python -m tools.twins --check
 
 A twin differs from its source by the words `async` and `await`, by the names in the table below,
 and by two docstrings. Everything that is not mechanical belongs in a module that both import.
@@ -21,9 +21,9 @@ from typing import NamedTuple
 
 import click
 
-ROOT = Path(__file__).resolve().parents[3]
-TOOL = "python/tests/tools/twins.py"
-COMMAND = "PYTHONPATH=python .venv/bin/python -m tests.tools.twins --write"
+ROOT = Path(__file__).resolve().parents[1]
+TOOL = "tools/twins.py"
+COMMAND = ".venv/bin/python -m tools.twins --write"
 MANAGER = {"__enter__": "__aenter__", "__exit__": "__aexit__"}
 
 

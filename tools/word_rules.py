@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tests.tools.passages import Passage
+from tools.passages import Passage
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,8 @@
 """Lint of the language: plain English in docs, docstrings, comments and messages.
 
-    python -m tests.tools.words                 judge every file (make lint)
-    python -m tests.tools.words PATH...         judge these files and directories
-    python -m tests.tools.words --count [...]   print the number of hits for each file
+    python -m tools.words                 judge every file (make lint)
+    python -m tools.words PATH...         judge these files and directories
+    python -m tools.words --count [...]   print the number of hits for each file
 
 A comment "words: ok, REASON" excuses a hit that is right. It stands on a line of the passage or
 next to it; in Markdown it is an HTML comment. An excuse without a hit is itself a hit.
@@ -18,10 +18,10 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.tools.passages import FENCE, passages
-from tests.tools.word_rules import Hit, hits
+from tools.passages import FENCE, passages
+from tools.word_rules import Hit, hits
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[1]
 
 SUFFIXES = frozenset({".md", ".py", ".lua", ".sh", ".toml", ".yml"})
 NAMES = frozenset({"Makefile", ".gitignore"})

@@ -22,7 +22,7 @@ from jobwire_conformance.run import traffic
 from jobwire_conformance.run.run import every_case
 from jobwire_conformance.spec import checks, citations, document, record
 from jobwire_conformance.spec.document import Requirement, Section
-from tests.tools.markdown import ROOT
+from tools.markdown import ROOT
 
 # The worst status of a requirement in an implementation decides over its row in the matrix.
 # A claim that did not check the requirement says nothing if another claim did.

@@ -12,7 +12,7 @@ import pytest
 from jobwire_conformance.spec import lints, published, record
 from jobwire_conformance.spec.document import read
 from tests.schemas import problems
-from tests.spec_sample import RELEASED, REWORDED, SPEC, edited
+from tests.spec.sample import RELEASED, REWORDED, SPEC, edited
 
 
 def history(before: str, after: str) -> list[str]:

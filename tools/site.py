@@ -1,8 +1,8 @@
 """Stages the pages of the site, which zensical then builds, and checks the result.
 
-    python -m tests.tools.site stage [--pdf]   write build/site-pages and build/site-python
-    python -m tests.tools.site finish [--pdf]  write the specification as one file, and as a PDF
-    python -m tests.tools.site check           look for dead links and foreign hosts in build/site
+    python -m tools.site stage [--pdf]   write build/site-pages and build/site-python
+    python -m tools.site finish [--pdf]  write the specification as one file, and as a PDF
+    python -m tools.site check           look for dead links and foreign hosts in build/site
 
 The site has the pages of docs/ and the pages at other places of the checkout that `PAGES` names.
 Links between them are rewritten to their new places. A text file that a page links to becomes a
@@ -30,11 +30,11 @@ import click
 from jobwire.cli import cli
 from jobwire_conformance.reports.lossmap import WINDOWS
 from jobwire_conformance.spec import record
-from tests.tools import one_file, protocol_pages
-from tests.tools.links import tracked
-from tests.tools.markdown import FENCE, HEADING, ROOT, links, without_code
-from tests.tools.protocol_facts import Facts
-from tests.tools.protocol_pages import SPECIFICATION
+from tools import one_file, protocol_pages
+from tools.links import tracked
+from tools.markdown import FENCE, HEADING, ROOT, links, without_code
+from tools.protocol_facts import Facts
+from tools.protocol_pages import SPECIFICATION
 
 PICTURES = (".png", ".svg")
 PAGES_DIRECTORY = ROOT / "build" / "site-pages"
@@ -385,7 +385,7 @@ def main(arguments: list[str]) -> int:
         case ["check"] if not with_pdf:
             return check()
         case _:
-            raise SystemExit("usage: python -m tests.tools.site stage [--pdf]|finish [--pdf]|check")
+            raise SystemExit("usage: python -m tools.site stage [--pdf]|finish [--pdf]|check")
     return 0
 
 
