@@ -17,7 +17,7 @@ from harness.servers import Reaper, Server, clean_environment, wait_until
 from jobwire import App
 from jobwire.application.config import CapsuleConfig, WorkerConfig
 from jobwire.worker import Launcher
-from jobwire.worker.fetch.timings import Timings
+from jobwire.worker.base.timings import Timings
 from tests import forking
 
 PYTHON = Path(__file__).resolve().parents[1]

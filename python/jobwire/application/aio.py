@@ -1,4 +1,4 @@
-# Generated from client.py by python/tests/tools/twins.py; change client.py instead.
+# Generated from client.py by tools/twins.py; change client.py instead.
 """The asyncio client, the twin of `Client`."""
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from jobwire.application.producer import (
 )
 from jobwire.application.redis_url import find_address
 from jobwire.connection.aio import AsyncRedis
-from jobwire.connection.notices import Notices
+from jobwire.connection.key_waiter import KeyWaiter
 from jobwire.protocol.arguments import StrictArgs
 from jobwire.protocol.iteration import Cancellation
 from jobwire.protocol.normalize import (
@@ -77,7 +77,7 @@ class AsyncClient:
             max_connections=MAX_CONNECTIONS,
             advice=address.advice,
         )
-        self._notices = Notices(address.url)
+        self._key_waiter = KeyWaiter(address.url)
         self._timeout = timeout
         self._keeper = buffer.attach(self._producer, self.redis.url, timeout) if buffer else None
 
@@ -255,12 +255,12 @@ class AsyncClient:
         Raises:
             RedisTrouble: The result could not be read.
         """
-        return await self.redis.run(self._producer.result(jid, timeout, self._notices))
+        return await self.redis.run(self._producer.result(jid, timeout, self._key_waiter))
 
     async def close(self) -> None:
         """Close the connections, after a last attempt to write the jobs of a buffer."""
         await self.redis.run(self._producer.close(self._timeout))
-        self._notices.close()
+        self._key_waiter.close()
         await self.redis.close()
 
     async def __aenter__(self) -> Self:

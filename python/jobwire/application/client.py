@@ -14,7 +14,7 @@ from jobwire.application.producer import (
     make_producer,
 )
 from jobwire.application.redis_url import find_address
-from jobwire.connection.notices import Notices
+from jobwire.connection.key_waiter import KeyWaiter
 from jobwire.connection.sync import SyncRedis
 from jobwire.protocol.arguments import StrictArgs
 from jobwire.protocol.iteration import Cancellation
@@ -94,7 +94,7 @@ class Client:
             max_connections=MAX_CONNECTIONS,
             advice=address.advice,
         )
-        self._notices = Notices(address.url)
+        self._key_waiter = KeyWaiter(address.url)
         self._timeout = timeout
         self._keeper = buffer.attach(self._producer, self.redis.url, timeout) if buffer else None
 
@@ -272,12 +272,12 @@ class Client:
         Raises:
             RedisTrouble: The result could not be read.
         """
-        return self.redis.run(self._producer.result(jid, timeout, self._notices))
+        return self.redis.run(self._producer.result(jid, timeout, self._key_waiter))
 
     def close(self) -> None:
         """Close the connections, after a last attempt to write the jobs of a buffer."""
         self.redis.run(self._producer.close(self._timeout))
-        self._notices.close()
+        self._key_waiter.close()
         self.redis.close()
 
     def __enter__(self) -> Self:

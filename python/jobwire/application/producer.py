@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from jobwire.application import middleware
 from jobwire.application.delivery import Transport, defer, deliver
-from jobwire.connection.notices import Notices
+from jobwire.connection.key_waiter import KeyWaiter
 from jobwire.errors import ConfigError, InvalidJob, NoReply, RedisRefused, RedisUnreachable
 from jobwire.protocol import cancelling, times
 from jobwire.protocol.arguments import StrictArgs, check_args
+from jobwire.protocol.expiry import EXPIRES_AT
 from jobwire.protocol.iteration import Cancellation
 from jobwire.protocol.keys import Keys
-from jobwire.protocol.lateness import EXPIRES_AT
 from jobwire.protocol.normalize import (
     FAILURE_FIELDS,
     AsyncClientMiddleware,
@@ -361,13 +361,13 @@ class Producer:
             return Cancellation(int(now), started=False)
         return (yield from cancelling.cancel(self.keys, jid, now=now))
 
-    def result(self, jid: str, timeout: float | None, notices: Notices) -> Op[Result | None]:
+    def result(self, jid: str, timeout: float | None, key_waiter: KeyWaiter) -> Op[Result | None]:
         """Return the result of a job, and wait for one that is final. [X-RESULT-7]
 
         Args:
             jid: The job id.
             timeout: Seconds to wait; 0 to look once, None for no limit.
-            notices: Waits for the key.
+            key_waiter: Waits for the key.
         """
         key = self.keys.result(jid)
         if self._transport.overrides:
@@ -376,7 +376,9 @@ class Producer:
         text = yield command("GET", key)
         if timeout != 0 and not is_final(text):
             waiting = (key, is_final, timeout)
-            later = yield Local(partial(notices.wait, *waiting), partial(notices.await_, *waiting))
+            later = yield Local(
+                partial(key_waiter.wait, *waiting), partial(key_waiter.await_, *waiting)
+            )
             text = later or (yield command("GET", key))
         return None if text is None else read(jid, text)
 

@@ -178,6 +178,7 @@ def test_without_the_library_the_error_names_the_extra(tmp_path: Path) -> None:
         assert "needs prometheus-client: pip install 'jobwire[prometheus]'" in done.stderr
 
 
+@pytest.mark.full
 def test_the_processes_are_summed(server: Server, fleet: Fleet, client: Client) -> None:
     """Nothing is counted twice or forgotten, through a rolling restart and the death of one."""
     port = free_port()
@@ -254,6 +255,7 @@ def test_the_totals_are_those_of_the_ledger(server: Server, fleet: Fleet, client
     assert fleet.wait() == 0
 
 
+@pytest.mark.real_time
 def test_a_process_that_hangs_is_not_live(server: Server, fleet: Fleet) -> None:
     """A stopped process sends no more messages."""
     port = free_port()

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.tools import one_file, protocol_pages, site
-from tests.tools.markdown import ROOT, without_code
-from tests.tools.protocol_facts import Facts
+from tools import one_file, protocol_pages, site
+from tools.markdown import ROOT, without_code
+from tools.protocol_facts import Facts
 
 KNOWN = ("KEY-1", "KEY-2", "KEY-3", "KEY-4", "PUSH-2")
 PLACES = {"README.md": "index.md", "docs/a/b.md": "a/b.md", "lua/README.md": "lua.md"}
