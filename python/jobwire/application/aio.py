@@ -1,4 +1,4 @@
-# Generated from client.py by python/tests/tools/twins.py; change client.py instead.
+# Generated from client.py by tools/twins.py; change client.py instead.
 """The asyncio client, the twin of `Client`."""
 
 from __future__ import annotations

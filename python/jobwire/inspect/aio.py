@@ -1,4 +1,4 @@
-# Generated from sync.py by python/tests/tools/twins.py; change sync.py instead.
+# Generated from sync.py by tools/twins.py; change sync.py instead.
 """The asyncio inspector, the twin of `Inspector`."""
 
 from __future__ import annotations

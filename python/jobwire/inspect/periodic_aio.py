@@ -1,4 +1,4 @@
-# Generated from periodic_sync.py by python/tests/tools/twins.py; change periodic_sync.py instead.
+# Generated from periodic_sync.py by tools/twins.py; change periodic_sync.py instead.
 """The asyncio operator of periodic jobs, the twin of `PeriodicJobs`."""
 
 from __future__ import annotations

@@ -185,6 +185,27 @@ def test_only_drivers_beside_the_suite_import_the_library() -> None:
     assert users == {"drivers/python"}
 
 
+def test_tests_of_the_library_do_not_test_the_suite() -> None:
+    base = Path(__file__).parents[1]
+    kinds = {"jobwire_conformance", "tests.conformance", "tests.schema", "tests.spec"}
+    users = {
+        path.name
+        for folder in ("unit", "acceptance")
+        for path in (base / folder).rglob("*.py")
+        for name in imports(path.read_text("utf-8"))
+        if any(f"{name}.".startswith(f"{kind}.") for kind in kinds)
+    }
+    assert users == {Path(__file__).name}
+
+
+def test_the_test_harness_takes_only_servers_from_the_suite() -> None:
+    """Both need servers that no run leaves behind, and neither package may import the other."""
+    harness = Path(__file__).parents[2] / "harness"
+    found = {name for path in harness.rglob("*.py") for name in imports(path.read_text("utf-8"))}
+    found = {name for name in found if name.partition(".")[0] in PACKAGES}
+    assert found == {f"jobwire_conformance.sandbox.{name}" for name in ("local_server", "reaper")}
+
+
 @pytest.mark.parametrize("package", PACKAGES)
 def test_the_rules_have_no_cycle(package: str) -> None:
     """A room is listed below every room that may import it."""

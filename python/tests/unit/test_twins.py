@@ -1,4 +1,4 @@
-"""tests.tools.twins: asyncio modules that are generated from blocking ones."""
+"""tools.twins: asyncio modules that are generated from blocking ones."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.tools import twins
-from tests.tools.twins import TWINS, Twin, TwinError, generate, main
+from tools import twins
+from tools.twins import TWINS, Twin, TwinError, generate, main
 
 SOURCE = '''\
 """Blocking."""
