@@ -1,4 +1,4 @@
-"""What an implementation says: of jobs that it pushed or ran, of itself, in its output."""
+"""Checks of statements of an implementation: answers, reports of jobs and of itself, output."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from jobwire_conformance.cases.values import ABSENT, members, plain
 from jobwire_conformance.errors import SuiteFault
-from jobwire_conformance.run import told
+from jobwire_conformance.run import self_reports
 from jobwire_conformance.run.checks.context import Check, Context, Miss
 
 __all__ = ["PARTS"]
@@ -27,19 +27,19 @@ def _truthful(context: Context, step: Mapping[str, Any]) -> None:
 
 
 def _identifies(context: Context, step: Mapping[str, Any]) -> None:
-    _agree(told.names(context.state, step["identifies"]))
+    _agree(self_reports.names(context.state, step["identifies"]))
 
 
 def _resident(context: Context, step: Mapping[str, Any]) -> None:
-    _agree(told.memory(context.state, step["resident"]))
+    _agree(self_reports.memory(context.state, step["resident"]))
 
 
 def _written(context: Context, step: Mapping[str, Any]) -> None:
     if context.answer is not None:
-        _agree(told.written(context.state, step["written"], context.answer))
+        _agree(self_reports.written(context.state, step["written"], context.answer))
 
 
-def _agree(mismatch: told.Mismatch | None) -> None:
+def _agree(mismatch: self_reports.Mismatch | None) -> None:
     if mismatch is not None:
         raise Miss(*mismatch)
 

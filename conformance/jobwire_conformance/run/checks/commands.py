@@ -1,4 +1,4 @@
-"""The commands that a process sent: which, with what, and in which transaction."""
+"""Checks of the commands that a process sent: their words, their order, their transactions."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from jobwire_conformance.cases.describe import pattern_text
 from jobwire_conformance.cases.match import matches, number, spelt_text
 from jobwire_conformance.cases.values import ABSENT
-from jobwire_conformance.cases.words import pattern_text
 from jobwire_conformance.errors import EnvironmentFault
 from jobwire_conformance.judge.contracts import fault
 from jobwire_conformance.judge.stream import canonical, script_call
 from jobwire_conformance.run.checks.context import Check, Context, Miss, text_of
-from jobwire_conformance.run.units import burst, units
+from jobwire_conformance.run.transactions import burst, units
 from jobwire_conformance.wire import scripts
 from jobwire_conformance.wire.call import Call
 from jobwire_conformance.wire.commands import keys_of, spec_of

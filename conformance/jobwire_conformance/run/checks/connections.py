@@ -1,4 +1,4 @@
-"""Connections that a process must not use again."""
+"""Checks of connections that a process must not use again."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from jobwire_conformance.cases.values import ABSENT
 from jobwire_conformance.run.checks.context import TOGETHER_S, Check, Context, Miss, text_of
 from jobwire_conformance.run.state import struck
-from jobwire_conformance.run.units import units
+from jobwire_conformance.run.transactions import units
 from jobwire_conformance.wire.faults import Refuse
 
 __all__ = ["PARTS"]

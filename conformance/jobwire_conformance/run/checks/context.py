@@ -1,4 +1,4 @@
-"""What every check has: the run, a comparison with a matcher, and the result."""
+"""The parts that all checks share: the run, comparison with a matcher, and the result."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from jobwire_conformance.cases.describe import as_data, in_words, show
 from jobwire_conformance.cases.match import Scope, difference
 from jobwire_conformance.cases.values import Absent, Spelt
-from jobwire_conformance.cases.words import as_data, in_words, show
 from jobwire_conformance.run import evidence
 from jobwire_conformance.run.state import State
 from jobwire_conformance.sandbox.driver import Outcome

@@ -1,4 +1,4 @@
-"""How often a process fetches, tries again and reads a key, and how long it waits."""
+"""Checks of pace: fetches, tries and reads of a process, and the pauses between them."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 
 from jobwire_conformance.cases.values import ABSENT
 from jobwire_conformance.run.checks.context import TOGETHER_S, Check, Context, Miss
-from jobwire_conformance.run.units import units
-from jobwire_conformance.sandbox import rest
+from jobwire_conformance.run.transactions import units
+from jobwire_conformance.sandbox import idle
 from jobwire_conformance.wire.faults import Refuse
 
 __all__ = ["PARTS"]
@@ -60,7 +60,7 @@ def _patient(context: Context, step: Mapping[str, Any]) -> None:
         if call.given_up and worker.idle_expected:
             words = [word.decode("utf-8", "replace") for word in call.words]
             raise Miss(f"blocking fetches of {process}", "a reply", [*words, "given up"])
-    wait = max((rest.longest_wait(call) for call in blocking), default=0.0)
+    wait = max((idle.longest_wait(call) for call in blocking), default=0.0)
     if 0.0 < wait <= _MAX_WAIT_S and not worker.waited():
         raise Miss(f"blocking fetches of {process}", "a reply without a job", ABSENT)
 

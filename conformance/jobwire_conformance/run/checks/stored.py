@@ -1,4 +1,4 @@
-"""What Redis holds: lists, sorted sets, hashes, sets, values, and the names of keys."""
+"""Checks of the data in Redis: lists, sorted sets, hashes, sets, values, names of keys."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from jobwire_conformance.cases.match import matches, moment, number, spelt_text
 from jobwire_conformance.cases.samples import unevenness
 from jobwire_conformance.cases.values import ABSENT, members, plain
 from jobwire_conformance.judge.key_rules import is_known_key
-from jobwire_conformance.run import draws
+from jobwire_conformance.run import retry_jitter
 from jobwire_conformance.run.checks.context import Check, Context, Miss
 from jobwire_conformance.run.metrics import Counted
 from jobwire_conformance.run.state import jid_of
@@ -33,7 +33,7 @@ def _zset(context: Context, step: Mapping[str, Any]) -> None:
         seen = number(scores[index]) if _within(scores, index) else ABSENT
         context.must(f"score {index} of {key}", step["score"], seen)
     _members(context, step, key, texts)
-    if "draws" in step and (problem := draws.problem(texts, scores, step["draws"])):
+    if "draws" in step and (problem := retry_jitter.problem(texts, scores, step["draws"])):
         raise Miss(f"delays in {key}", *problem)
     if "uniform" in step:
         _uniform(context, key, scores, step["uniform"])
