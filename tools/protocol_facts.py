@@ -90,7 +90,8 @@ class Facts:
     def places(self) -> Mapping[str, str]:
         """The file of each case and mutant in the checkout: `case NAME` or `mutant NAME`."""
         suite = ROOT / "conformance"
-        found = {f"case {path.stem}": path for path in (suite / "cases").rglob("*.json")}
+        cases = data.cases(suite / "cases")
+        found = {f"case {name}": path for name, (path, _) in cases.items()}
         for path in (suite / "mutants").glob("*.json"):
             found |= {f"mutant {raw['mutant']}": path for raw in json.loads(path.read_bytes())}
         return {name: path.relative_to(ROOT).as_posix() for name, path in found.items()}

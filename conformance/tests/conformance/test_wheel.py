@@ -60,7 +60,7 @@ def test_the_suite_has_everything_else(suite: Path) -> None:
 def test_installed_wheels_find_their_data(package: Path, suite: Path) -> None:
     """Also if they are in different directories."""
     program = "import sys; sys.path[:0] = sys.argv[1].split()\n"
-    program += "from jobwire.connection.data import path\n"
+    program += "from jobwire.connection.resources import path\n"
     program += "from jobwire_conformance.data import shared_file\n"
     program += "print(path('lua'), *map(shared_file, sys.argv[2:]), sep='\\n')"
     # Without `.pth` files, which would find the checkout.

@@ -44,8 +44,12 @@ def test_the_cases_of_the_suite_are_found(tmp_path: Path) -> None:
     assert checks.cases(tmp_path) == {}
     directory = tmp_path / "conformance" / "cases" / "client"
     directory.mkdir(parents=True)
-    case = {"steps": [{"push": {}}, {"check": "REL-1"}], "crash": {"check": {"REL-2": "x"}}}
-    (directory / "push-head.json").write_text(json.dumps(case), "utf-8")
+    case = {
+        "case": "push-head",
+        "steps": [{"push": {}}, {"check": "REL-1"}],
+        "crash": {"check": {"REL-2": "x"}},
+    }
+    (directory / "push.json").write_text(json.dumps([case]), "utf-8")
     found = checks.cases(tmp_path)
     assert (found["REL-1"], found["REL-2"]) == (["push-head"], ["push-head"])
     assert found["KEY-6"] == ["traffic"]

@@ -9,7 +9,7 @@ import redis
 
 from harness.servers import Server, wait_until
 from jobwire import Client
-from jobwire.worker.fetch.timings import Timings
+from jobwire.worker.base.timings import Timings
 from tests.interop.driver import Driver
 from tests.interop.python_worker import worker_threads
 from tests.interop.sidekiq import open_gate

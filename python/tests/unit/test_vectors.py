@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from jobwire.connection import data
+from jobwire.connection import resources
 from jobwire.errors import InvalidJob, MalformedPayload
 from jobwire.protocol import times
 from jobwire.protocol.normalize import build, finalize
@@ -23,7 +23,7 @@ from jobwire.protocol.promotion import first_wait, next_wait, promoted
 from jobwire.protocol.retry import encode_backtrace, retry_delay
 from tests.rows import over
 
-FIXTURES = data.path("fixtures")
+FIXTURES = resources.path("fixtures")
 OURS = "8.0-"
 FORMULAS = {"6.4.1": "6.2.2-7.3", "7.3.2": "6.2.2-7.3", "8.1.7": OURS}
 ALMOST_ONE = math.nextafter(1.0, 0.0)

@@ -25,8 +25,8 @@ from jobwire.application.redis_url import RedisAddress
 from jobwire.errors import RedisRefused, RedisTrouble, RedisUnreachable
 from jobwire.protocol.heartbeat import BEAT_INTERVAL_S, LEASE_S
 from jobwire.worker.background.heartbeat import rss
-from jobwire.worker.fetch.outage import next_pause
-from jobwire.worker.fetch.timings import DEFAULT_TIMINGS, Timings
+from jobwire.worker.base.outage import next_pause
+from jobwire.worker.base.timings import DEFAULT_TIMINGS, Timings
 from jobwire.worker.process import notify
 from jobwire.worker.process.announce import announce
 from jobwire.worker.process.launcher import Launcher
@@ -391,7 +391,7 @@ class _Process:
             return "starting"
         if not self._launcher.fetching:
             return "quiet"
-        silent = self._launcher.silent
+        silent = self._launcher.seconds_since_heartbeat
         return f"no heartbeat in Redis for {silent:.0f} s" if silent > LEASE_S else ""
 
     def _redis_place(self) -> RedisPlace:
