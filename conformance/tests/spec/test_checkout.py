@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from jobwire_conformance.spec import lints, registry, scripts, trace, traps
+from jobwire_conformance.spec import lints, mistakes, registry, scripts, trace
 from jobwire_conformance.spec.citations import cited
 from jobwire_conformance.spec.document import Document, read
 from tests.spec.sample import SPEC, edited
@@ -135,16 +135,16 @@ def test_the_frequent_traps_are_copied_into_the_document(checkout: Path) -> None
     spec = checkout / "SPEC.md"
     spec.write_text(f"{SPEC}\n{MISTAKES}| old | old | KEY-1 |\n\nAfter it.\n", "utf-8")
     make_records(checkout)
-    page = checkout / traps.PAGE
+    page = checkout / mistakes.PAGE
     page.parent.mkdir(parents=True)
     page.write_text(TRAPS, "utf-8")
     found = list(lints.of_records(checkout, document_of(checkout)))
     assert ("SPEC.md", "out-of-date") in [(fault.place, fault.lint) for fault in found]
-    spec.write_text(traps.updated(checkout), "utf-8")
+    spec.write_text(mistakes.updated(checkout), "utf-8")
     assert spec.read_text("utf-8").endswith(
         f"\n{MISTAKES}| `a \\| b` fails. | Much. | KEY-1, KEY-2 |\n\nAfter it.\n"
     )
-    assert not traps.outdated(checkout)
+    assert not mistakes.outdated(checkout)
 
 
 def test_the_page_of_scripts_has_what_a_server_calls_them(checkout: Path) -> None:

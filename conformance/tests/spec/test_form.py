@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from jobwire_conformance.spec import checks, lints, strict
+from jobwire_conformance.spec import checks, form_lints, lints
 from jobwire_conformance.spec.document import read
 from tests.rows import over
 
@@ -65,7 +65,7 @@ RECORDED = {"KEY-1"}
 
 def hits(text: str) -> list[tuple[str, str]]:
     """Return the lint and the problem of each hit."""
-    return [(lint, problem) for _, lint, problem in strict.hits(read(text), RECORDED)]
+    return [(lint, problem) for _, lint, problem in form_lints.hits(read(text), RECORDED)]
 
 
 def test_a_sound_document_has_no_hit() -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from jobwire_conformance.run import draws
+from jobwire_conformance.run import retry_jitter
 
 NOW = 1_790_000_000.25
 WANTED = {"base": 6576, "below": 100, "distinct": 5, "span": 80}
@@ -23,7 +23,7 @@ def members(delays: Sequence[float], **fields: object) -> tuple[list[bytes], lis
 
 def seen(delays: Sequence[float], **fields: object) -> object:
     """Return what is not as wanted."""
-    return draws.problem(*members(delays, **fields), WANTED)
+    return retry_jitter.problem(*members(delays, **fields), WANTED)
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_a_clock_that_was_read_twice_passes() -> None:
     ids=["none", "half", "two numbers", "fractions", "too large", "another base"],
 )
 def test_another_draw_fails(delays: Sequence[float], wanted: str) -> None:
-    found = draws.problem(*members(delays), WANTED)
+    found = retry_jitter.problem(*members(delays), WANTED)
     assert found is not None
     assert str(found[0]).startswith(wanted)
 

@@ -12,7 +12,7 @@ from jobwire_conformance.cases.values import Absent, Spelt, plain
 
 __all__ = ["as_data", "describe", "in_words", "pattern_text", "show"]
 
-_MOST = 300  # characters of one value
+_MAX_CHARACTERS = 300  # characters of one value
 _TYPES = {
     "null": "null",
     "boolean": "true or false",
@@ -127,4 +127,4 @@ def _time(matcher: Mapping[str, Any], scope: Scope | None, name: str) -> str:
 
 
 def _short(text: str) -> str:
-    return text if len(text) <= _MOST else f"{text[:_MOST]}..."
+    return text if len(text) <= _MAX_CHARACTERS else f"{text[:_MAX_CHARACTERS]}..."

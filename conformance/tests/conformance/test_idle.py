@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from jobwire_conformance.sandbox import rest
-from jobwire_conformance.sandbox.rest import Event
+from jobwire_conformance.sandbox import idle
+from jobwire_conformance.sandbox.idle import Event
 from jobwire_conformance.wire import resp
 from jobwire_conformance.wire.call import Call, name_of
 
@@ -33,8 +33,8 @@ def report(kind: str, at: float, *, ok: bool = True, jid: str = "a1") -> Event:
 
 
 def owes(calls: Sequence[Call], events: Sequence[Event], now: float) -> bool:
-    fetched = {one.sequence: rest.jobs_in(one) for one in calls if rest.brought(one)}
-    return rest.debt(calls, fetched, events, now) == "a1"
+    fetched = {one.sequence: idle.jobs_in(one) for one in calls if idle.brought(one)}
+    return idle.debt(calls, fetched, events, now) == "a1"
 
 
 @pytest.mark.parametrize(
@@ -53,37 +53,37 @@ def owes(calls: Sequence[Call], events: Sequence[Event], now: float) -> bool:
 def test_a_fetch_brought_a_job_if_its_reply_holds_one(
     command: tuple[str | int, ...], reply: bytes, brought: bool
 ) -> None:
-    assert rest.brought(call(*command, reply=reply)) is brought
+    assert idle.brought(call(*command, reply=reply)) is brought
 
 
 def test_a_refused_call_is_not_an_answer() -> None:
     """[LUA-3] [ENV-6]"""
     refused = call("EVALSHA", "aa", 1, "retry", reply=b"-NOSCRIPT No matching script.\r\n", at=1.0)
     fetch = call("EVALSHA", "bb", 1, "queue:default", reply=NOTHING, at=1.0)
-    assert rest.unrepeated([refused, fetch], now=2.0) is refused
-    assert rest.unrepeated([refused, fetch], now=2.0 + rest.FORGOTTEN_S) is None
+    assert idle.unrepeated([refused, fetch], now=2.0) is refused
+    assert idle.unrepeated([refused, fetch], now=2.0 + idle.FORGOTTEN_S) is None
     again = call("EVALSHA", "aa", 1, "retry", reply=b":1\r\n", at=1.5)
-    assert rest.unrepeated([refused, fetch, again], now=2.0) is None
+    assert idle.unrepeated([refused, fetch, again], now=2.0) is None
     full = call("ZADD", "retry", 1, JOB, reply=b"-OOM command not allowed\r\n", at=1.0)
-    assert rest.unrepeated([full], now=2.0) is full
+    assert idle.unrepeated([full], now=2.0) is full
     wrong = call("ZADD", "retry", 1, JOB, reply=b"-WRONGTYPE Operation\r\n", at=1.0)
-    assert rest.unrepeated([wrong], now=2.0) is None
+    assert idle.unrepeated([wrong], now=2.0) is None
 
 
 def test_a_write_of_a_lost_connection_will_be_repeated() -> None:
     """[ENV-5] Its reply never comes; that of a read is not missed."""
     lost = call("ZADD", "retry", 1, JOB, reply=None, at=1.0)
-    assert not rest.is_answered(lost, now=2.0)
-    assert rest.unrepeated([lost], now=2.0) is None
+    assert not idle.is_answered(lost, now=2.0)
+    assert idle.unrepeated([lost], now=2.0) is None
     lost.given_up = True
-    assert rest.is_answered(lost, now=2.0)
-    assert rest.unrepeated([lost], now=2.0) is lost
-    assert rest.unrepeated([lost], now=2.0 + rest.FORGOTTEN_S) is None
+    assert idle.is_answered(lost, now=2.0)
+    assert idle.unrepeated([lost], now=2.0) is lost
+    assert idle.unrepeated([lost], now=2.0 + idle.FORGOTTEN_S) is None
     again = call("ZADD", "retry", 1, JOB, reply=b":1\r\n", at=1.5)
-    assert rest.unrepeated([lost, again], now=2.0) is None
+    assert idle.unrepeated([lost, again], now=2.0) is None
     read = call("GET", "x", reply=None, at=1.0)
     read.given_up = True
-    assert rest.unrepeated([read], now=2.0) is None
+    assert idle.unrepeated([read], now=2.0) is None
 
 
 def test_the_outcome_of_a_job_that_failed_is_awaited() -> None:
@@ -114,10 +114,10 @@ def test_a_job_that_succeeded_has_its_outcome() -> None:
 
 def test_a_worker_is_at_home_if_all_executors_wait() -> None:
     waiting = call("BRPOP", "queue:default", 2, reply=None, at=2.0)
-    assert rest.is_at_home([waiting], 1, after=0.0)
-    assert not rest.is_at_home([waiting], 2, after=0.0)
+    assert idle.is_at_home([waiting], 1, after=0.0)
+    assert not idle.is_at_home([waiting], 2, after=0.0)
     bringing = call("EVALSHA", "aa", 1, "queue:default", reply=FETCHED, at=1.0)
     empty = call("EVALSHA", "aa", 1, "queue:default", reply=NOTHING, at=2.0)
-    assert not rest.is_at_home([bringing], 2, after=1.0)
-    assert rest.is_at_home([bringing, empty], 2, after=1.5)
-    assert not rest.is_at_home([bringing, empty], 2, after=2.5)
+    assert not idle.is_at_home([bringing], 2, after=1.0)
+    assert idle.is_at_home([bringing, empty], 2, after=1.5)
+    assert not idle.is_at_home([bringing, empty], 2, after=2.5)

@@ -17,7 +17,7 @@ __all__ = ["Mismatch", "memory", "names", "written"]
 
 Mismatch: TypeAlias = tuple[str, object, object]
 
-_MOST_GROWTH = 3.0  # of a process between a heartbeat and the check
+_MAX_GROWTH = 3.0  # of a process between a heartbeat and the check
 
 
 def names(state: State, worker: str) -> Mismatch | None:
@@ -32,9 +32,9 @@ def names(state: State, worker: str) -> Mismatch | None:
         return f"'info' of {identity}", "a JSON object", info
     if info.get("identity") != identity:
         return f"'identity' in info of {identity}", identity, info.get("identity")
-    told = f"{info.get('hostname')}:{info.get('pid')}:"
-    if not info.get("hostname") or not re.fullmatch(re.escape(told) + "[0-9a-f]{12}", identity):
-        return "the identity", f"{told}<12 hex digits>, from 'hostname' and 'pid'", identity
+    named = f"{info.get('hostname')}:{info.get('pid')}:"
+    if not info.get("hostname") or not re.fullmatch(re.escape(named) + "[0-9a-f]{12}", identity):
+        return "the identity", f"{named}<12 hex digits>, from 'hostname' and 'pid'", identity
     return None
 
 
@@ -45,11 +45,11 @@ def memory(state: State, worker: str) -> Mismatch | None:
     if text is None or not text.isdigit():
         return f"'rss' of {identity}", "a number of KiB", text and text.decode("utf-8", "replace")
     sizes = resident(state.sandbox.workers[worker].group.popen.pid)
-    told = int(text)
+    size = int(text)
     # In a container of its own it is none of the processes that the suite sees.
-    if told and sizes and not any(s / _MOST_GROWTH <= told <= s * _MOST_GROWTH for s in sizes):
+    if size and sizes and not any(s / _MAX_GROWTH <= size <= s * _MAX_GROWTH for s in sizes):
         expected = f"about {' or '.join(map(str, sorted(sizes)))} KiB, or 0"
-        return f"'rss' of {identity}", expected, told
+        return f"'rss' of {identity}", expected, size
     return None
 
 
@@ -62,15 +62,15 @@ def written(state: State, wanted: Mapping[str, Any], answer: Mapping[str, Any]) 
     is_zset = link.call("TYPE", full) == b"zset"
     texts = link.call("ZRANGE" if is_zset else "LRANGE", full, 0, -1)
     there = {jid_of(text) for text in texts}
-    told = answer.get("written", [])
-    if len({*told}) != len(told) or not there.issuperset(told):
-        strange = [jid for jid in told if jid not in there]
-        return "'written' of the answer", f"ids of jobs in {full}, each once", strange or told
-    if (len(told) == len(texts)) != wanted.get("all", len(told) == len(texts)):
+    ids = answer.get("written", [])
+    if len({*ids}) != len(ids) or not there.issuperset(ids):
+        strange = [jid for jid in ids if jid not in there]
+        return "'written' of the answer", f"ids of jobs in {full}, each once", strange or ids
+    if (len(ids) == len(texts)) != wanted.get("all", len(ids) == len(texts)):
         number = "all" if wanted["all"] else "some, not all"
         return (
             "'written' of the answer",
             f"the ids of {number} of {len(texts)} jobs in {full}",
-            len(told),
+            len(ids),
         )
     return None

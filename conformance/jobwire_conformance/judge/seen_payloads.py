@@ -7,7 +7,7 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-__all__ = ["Memory", "Origin"]
+__all__ = ["Origin", "SeenPayloads"]
 
 _TEXTS = 100_000
 _JOBS = 20_000
@@ -29,7 +29,7 @@ class Origin(NamedTuple):
     at: float
 
 
-class Memory:
+class SeenPayloads:
     """The latest payloads that were read.
 
     Replies of two connections overtake each other: the fetch of a job can be seen before the reply

@@ -6,13 +6,14 @@ from typing import Any
 
 import pytest
 
-from jobwire_conformance.spec import lints, oracle
+from jobwire_conformance.spec import lints
 from jobwire_conformance.spec.document import read
+from jobwire_conformance.spec.sidekiq_evidence import VERSIONS, differing, evidence
 from tests.spec.sample import SPEC, edited
 
 INTEROP = "python/tests/interop/test_real.py"
 RECORDED = "fixtures/sidekiq/{}/states.json"
-EVERY = [RECORDED.format(version) for version in oracle.VERSIONS]
+EVERY = [RECORDED.format(version) for version in VERSIONS]
 
 
 def oracle_faults(text: str, **cited: dict[str, list[str]]) -> list[str]:
@@ -25,19 +26,19 @@ def oracle_faults(text: str, **cited: dict[str, list[str]]) -> list[str]:
 
 
 def test_what_appendix_a_says_is_read() -> None:
-    assert oracle.differing(read(SPEC)) == {"REL-1": "6.4.1, 7.3.2"}
+    assert differing(read(SPEC)) == {"REL-1": "6.4.1, 7.3.2"}
 
 
 def test_what_was_asked_of_sidekiq_is_told() -> None:
     document = read(SPEC)
     first, second, _, own = document.requirements
-    assert oracle.evidence(first, {"test": [INTEROP]}, document) == "test"
-    assert oracle.evidence(first, {"fixture": EVERY}, document) == "recording"
-    assert oracle.evidence(first, {"fixture": EVERY[1:]}, document) == "recording of 7.3.2, 8.1.7"
-    assert oracle.evidence(first, {"test": ["python/tests/unit/test_x.py"]}, document) == ""
-    assert oracle.evidence(second, {}, document) == "not visible"
-    assert oracle.evidence(own, {}, document) == "differs"
-    assert oracle.evidence(own, {}, read(edited(("| REL-1 | 6", "| REL-9 | 6")))) == "ours"
+    assert evidence(first, {"test": [INTEROP]}, document) == "test"
+    assert evidence(first, {"fixture": EVERY}, document) == "recording"
+    assert evidence(first, {"fixture": EVERY[1:]}, document) == "recording of 7.3.2, 8.1.7"
+    assert evidence(first, {"test": ["python/tests/unit/test_x.py"]}, document) == ""
+    assert evidence(second, {}, document) == "not visible"
+    assert evidence(own, {}, document) == "differs"
+    assert evidence(own, {}, read(edited(("| REL-1 | 6", "| REL-9 | 6")))) == "ours"
 
 
 ASKED = {"KEY_1": {"test": [INTEROP]}}

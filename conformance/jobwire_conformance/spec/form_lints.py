@@ -20,7 +20,7 @@ _PARENTHESES = re.compile(r" ?\([^()]*\)")
 
 # -- clause
 
-_MOST_WORDS = 45
+_MAX_WORDS = 45
 # A second sentence that introduces a list belongs to the first one.
 _SECOND_SENTENCE = re.compile(r"[.!?] +(?=[A-Z\"])(?!.*:$)")
 _SECOND_CLAUSE = re.compile(
@@ -133,8 +133,8 @@ def _clauses(document: Document) -> Iterator[tuple[int, str]]:
             problem = "it has two sentences"
         elif second := _SECOND_CLAUSE.search(sentence):
             problem = f"'{second[0].strip(', :')}' begins a second clause"
-        elif words > _MOST_WORDS:
-            problem = f"it has {words} words, more than {_MOST_WORDS}"
+        elif words > _MAX_WORDS:
+            problem = f"it has {words} words, more than {_MAX_WORDS}"
         else:
             continue
         yield requirement.line, f"{requirement.id}: {problem}; a block asks for one thing"

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from jobwire_conformance.cases import case as cases
+from jobwire_conformance.cases.describe import describe, in_words, pattern_text, show
 from jobwire_conformance.cases.match import Scope, difference
 from jobwire_conformance.cases.predicates import predicates
 from jobwire_conformance.cases.values import ABSENT, plain
-from jobwire_conformance.cases.words import describe, in_words, pattern_text, show
 from jobwire_conformance.run.checks import Miss
 
 SCOPE = Scope(8, 1786960000.0, 1786960010.0, {"j1": "abc"})
@@ -21,7 +21,7 @@ QUIET = [
 ]
 
 
-def told(matcher: Any, value: Any, name: str = "") -> tuple[str, str, str]:
+def described(matcher: Any, value: Any, name: str = "") -> tuple[str, str, str]:
     """Return the place of the difference, the expected and the seen value."""
     found = difference(matcher, ABSENT if value is ABSENT else plain(value), SCOPE, name)
     assert found is not None
@@ -48,7 +48,7 @@ def told(matcher: Any, value: Any, name: str = "") -> tuple[str, str, str]:
     ],
 )
 def test_a_difference_has_a_place(matcher: Any, value: Any, words: tuple[str, str, str]) -> None:
-    assert told(matcher, value) == words
+    assert described(matcher, value) == words
 
 
 @pytest.mark.parametrize(
@@ -73,8 +73,8 @@ def test_a_matcher_is_told_in_words(matcher: Any, words: str) -> None:
 def test_a_time_has_an_example_in_the_unit_of_its_field() -> None:
     """[GEN-1] [GEN-2] A time in the wrong unit is a frequent mistake."""
     soon = {"$": "time", "within": 2}
-    assert told(soon, 5, "created_at")[1] == "a time within 2 s of now, like 1786960010000"
-    assert told(soon, 5, "at")[1] == "a time within 2 s of now, like 1786960010.0"
+    assert described(soon, 5, "created_at")[1] == "a time within 2 s of now, like 1786960010000"
+    assert described(soon, 5, "at")[1] == "a time within 2 s of now, like 1786960010.0"
 
 
 def test_a_message_always_has_a_subject() -> None:
