@@ -24,7 +24,6 @@ import click
 ROOT = Path(__file__).resolve().parents[1]
 TOOL = "tools/twins.py"
 COMMAND = ".venv/bin/python -m tools.twins --write"
-MANAGER = {"__enter__": "__aenter__", "__exit__": "__aexit__"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,8 +52,13 @@ TWINS = (
     Twin(
         source="python/jobwire/application/client.py",
         target="python/jobwire/application/aio.py",
-        names={"Client": "AsyncClient", "SyncRedis": "AsyncRedis", "sync": "aio", **MANAGER},
-        awaited=frozenset(["self.redis.run", "self.redis.close", "self.close"]),
+        names={
+            "Client": "AsyncClient",
+            "SyncRedis": "AsyncRedis",
+            "sync": "aio",
+            "Closing": "AsyncClosing",
+        },
+        awaited=frozenset(["self.redis.run", "self.redis.close"]),
         module_doc="The asyncio client, the twin of `Client`.",
         class_doc="""\
 Pushes jobs from asyncio; the twin of `Client`, which documents the parameters.
@@ -74,9 +78,9 @@ Pushes jobs from asyncio; the twin of `Client`, which documents the parameters.
             "SyncRedis": "AsyncRedis",
             "sync": "aio",
             "Iterator": "AsyncIterator",
-            **MANAGER,
+            "Closing": "AsyncClosing",
         },
-        awaited=frozenset(["self.redis.run", "self.redis.close", "self.close", "self._run"]),
+        awaited=frozenset(["self.redis.run", "self.redis.close", "self._run"]),
         module_doc="The asyncio inspector, the twin of `Inspector`.",
         class_doc="""\
 Looks at queues, sets and processes from asyncio; the twin of `Inspector`, which documents
@@ -96,9 +100,9 @@ Looks at queues, sets and processes from asyncio; the twin of `Inspector`, which
             "PeriodicJobs": "AsyncPeriodicJobs",
             "SyncRedis": "AsyncRedis",
             "sync": "aio",
-            **MANAGER,
+            "Closing": "AsyncClosing",
         },
-        awaited=frozenset(["self._redis.run", "self._redis.close", "self.close"]),
+        awaited=frozenset(["self._redis.run", "self._redis.close"]),
         module_doc="The asyncio operator of periodic jobs, the twin of `PeriodicJobs`.",
         class_doc="""\
 The periodic jobs of a Redis from asyncio; the twin of `PeriodicJobs`, which documents the
@@ -174,7 +178,7 @@ def _awaited(owner: ast.ClassDef, awaited: frozenset[str], used: set[str]) -> It
             if isinstance(node, ast.Call) and ast.unparse(node.func) in awaited
         ]
         used.update(ast.unparse(call.func) for call in calls)
-        if not calls and function.name not in MANAGER:
+        if not calls:
             continue
         yield _insert(function, "async ")
         yield from (_insert(call, "await ") for call in calls)

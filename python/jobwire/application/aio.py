@@ -4,8 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from jobwire.application.delivery import Transport
 from jobwire.application.producer import (
@@ -16,6 +15,7 @@ from jobwire.application.producer import (
 )
 from jobwire.application.redis_url import find_address
 from jobwire.connection.aio import AsyncRedis
+from jobwire.connection.closing import AsyncClosing
 from jobwire.connection.key_waiter import KeyWaiter
 from jobwire.protocol.arguments import StrictArgs
 from jobwire.protocol.iteration import Cancellation
@@ -36,7 +36,7 @@ __all__ = ["AsyncClient"]
 MAX_CONNECTIONS = 50  # enough for hundreds of threads or tasks, because a push takes no time
 
 
-class AsyncClient:
+class AsyncClient(AsyncClosing):
     """Pushes jobs from asyncio; the twin of `Client`, which documents the parameters.
 
         async with AsyncClient("redis://localhost:6379/0") as client:
@@ -262,14 +262,3 @@ class AsyncClient:
         await self.redis.run(self._producer.close(self._timeout))
         self._key_waiter.close()
         await self.redis.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.close()

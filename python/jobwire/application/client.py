@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from jobwire.application.delivery import Transport
 from jobwire.application.producer import (
@@ -14,6 +13,7 @@ from jobwire.application.producer import (
     make_producer,
 )
 from jobwire.application.redis_url import find_address
+from jobwire.connection.closing import Closing
 from jobwire.connection.key_waiter import KeyWaiter
 from jobwire.connection.sync import SyncRedis
 from jobwire.protocol.arguments import StrictArgs
@@ -35,7 +35,7 @@ __all__ = ["Client"]
 MAX_CONNECTIONS = 50  # enough for hundreds of threads or tasks, because a push takes no time
 
 
-class Client:
+class Client(Closing):
     """Pushes jobs; its methods block. Threads may share it. `AsyncClient` is its asyncio twin.
 
     A call in a coroutine warns with a `RuntimeWarning`, because it blocks the event loop.
@@ -279,14 +279,3 @@ class Client:
         self.redis.run(self._producer.close(self._timeout))
         self._key_waiter.close()
         self.redis.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()

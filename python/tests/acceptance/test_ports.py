@@ -22,7 +22,7 @@ from harness.servers import Reaper, Server, wait_until
 from jobwire import Client
 from tests.apps import recording
 from tests.fleet import Fleet
-from tests.workers import Workers, environment, jobwire
+from tests.workers import Workers, environment, free_port, jobwire
 
 APP = "tests.apps.recording:app"
 
@@ -49,11 +49,6 @@ def workers(_reaper: Reaper, tmp_path: Path) -> Iterator[Workers]:
 def client(server: Server) -> Iterator[Client]:
     with Client(server.url) as client:
         yield client
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
 
 
 def get(port: int, path: str) -> tuple[int, str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import socket
 import subprocess
 import sys
 from contextlib import suppress
@@ -14,7 +13,7 @@ import httpx
 import pytest
 
 from harness.servers import Reaper, wait_until
-from tests.workers import environment
+from tests.workers import environment, free_port
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
 SHOPS = sorted(path.name for path in EXAMPLES.glob("shop-*"))
@@ -24,13 +23,6 @@ OTHERS = [name for name in SHOPS if name != "shop-fastapi"]
 @pytest.fixture
 def reaper(_reaper: Reaper) -> Reaper:
     return _reaper
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    return port
 
 
 def state(shop: httpx.Client, key: int) -> str | None:
