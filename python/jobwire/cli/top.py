@@ -11,8 +11,8 @@ import click
 from jobwire.cli.inspect.options import change_options, operating
 from jobwire.cli.options import find_redis
 from jobwire.connection.connect import safe_url
+from jobwire.console.ops.roles import Role, check_role
 from jobwire.errors import ConfigError
-from jobwire.ops.roles import Role, check_role
 
 __all__ = ["top"]
 
@@ -45,7 +45,7 @@ def top(url: str | None, namespace: str | None, interval: float, role: str, read
         raise ConfigError("jobwire top: needs textual: pip install 'jobwire[tui]'")
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise ConfigError("jobwire top: needs a terminal; 'jobwire inspect' does without one")
-    from jobwire.top.app import TopApp
+    from jobwire.console.top.app import TopApp
 
     redis, _, prefix, _ = find_redis(url, namespace)
     with operating(redis, prefix, check_role("viewer" if read_only else role)) as operations:

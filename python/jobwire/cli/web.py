@@ -79,10 +79,10 @@ def web(
         raise ConfigError(f"jobwire web: {lacks}")
     import uvicorn
 
+    from jobwire.console.web.access import Passwords, Visitor, read_accounts
+    from jobwire.console.web.serving import behind, is_loopback, on_loopback
     from jobwire.web import WebApp
     from jobwire.web import hide_arguments as hiding
-    from jobwire.web.access import Passwords, Visitor, read_accounts
-    from jobwire.web.serving import behind, is_loopback, on_loopback
 
     accounts = read_accounts(os.environ)
     if not accounts and not is_loopback(host):

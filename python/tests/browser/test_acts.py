@@ -13,7 +13,7 @@ import pytest
 from playwright.sync_api import Page, Request, expect
 
 from harness.servers import Server, wait_until
-from jobwire.web.routes import ACTS
+from jobwire.console.web.routes import ACTS
 from tests import samples
 from tests.browser import database
 from tests.browser.conftest import OpenPage, Serve

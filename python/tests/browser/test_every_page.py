@@ -9,7 +9,7 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page
 
 from harness.servers import Server
-from jobwire.web.routes import PAGES
+from jobwire.console.web.routes import PAGES
 from tests import samples
 from tests.browser import database
 from tests.browser.conftest import OpenPage, Serve

@@ -1,4 +1,4 @@
-"""jobwire.ops.doctor: every finding, and the facts on either side of its bound."""
+"""jobwire.console.ops.doctor: every finding, and the facts on either side of its bound."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from jobwire.console.ops.doctor import Finding, Limits, examine
+from jobwire.console.ops.survey import PlaceSize, PrivateHash, Survey
 from jobwire.inspect.summary import QueueSummary
-from jobwire.ops.doctor import Finding, Limits, examine
-from jobwire.ops.survey import PlaceSize, PrivateHash, Survey
 from jobwire.protocol.keys import Keys
 from tests.unit.test_ops_explain import NOW, process
 

@@ -1,4 +1,4 @@
-"""jobwire.ops.explain: every reason, and the facts on either side of its bound."""
+"""jobwire.console.ops.explain: every reason, and the facts on either side of its bound."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+from jobwire.console.ops.explain import Explanation, explain
+from jobwire.console.ops.whereabouts import JobFacts, QueueFacts, Whereabouts
 from jobwire.inspect.entry import entry
 from jobwire.inspect.processes import CapsuleInfo, ProcessInfo
 from jobwire.inspect.progress import IterationState
-from jobwire.ops.explain import Explanation, explain
-from jobwire.ops.whereabouts import JobFacts, QueueFacts, Whereabouts
 
 NOW = 1_795_192_067.25
 

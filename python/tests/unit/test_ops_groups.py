@@ -1,4 +1,4 @@
-"""jobwire.ops.signature and jobwire.ops.groups: failures of one cause are one group."""
+"""console.ops.signature and console.ops.groups: failures of one cause are one group."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
+from jobwire.console.ops import roles
+from jobwire.console.ops.groups import Grouping
+from jobwire.console.ops.signature import application_frame, general_message, signature
 from jobwire.errors import ConfigError, NotPermitted
 from jobwire.inspect.entry import entry
-from jobwire.ops import roles
-from jobwire.ops.groups import Grouping
-from jobwire.ops.signature import application_frame, general_message, signature
 from jobwire.protocol.payload import encode
 from jobwire.protocol.retry import encode_backtrace
 

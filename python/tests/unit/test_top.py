@@ -8,17 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from jobwire.console.ops.troubles import troubles
+from jobwire.console.top.app import MAKERS
+from jobwire.console.top.filtering import parse, written
+from jobwire.console.top.section import TABS
+from jobwire.console.top.texts import Cell, bar_chart, cells_wide, drawn, joined, one_line, shown
+from jobwire.console.top.threads import in_thread
 from jobwire.errors import ConfigError
 from jobwire.inspect.filters import Filter
 from jobwire.inspect.fleet import Fleet
 from jobwire.inspect.formats import seconds
 from jobwire.inspect.summary import QueueSummary
-from jobwire.ops.troubles import troubles
-from jobwire.top.app import MAKERS
-from jobwire.top.filtering import parse, written
-from jobwire.top.section import TABS
-from jobwire.top.texts import Cell, bar_chart, cells_wide, drawn, joined, one_line, shown
-from jobwire.top.threads import in_thread
 
 
 @pytest.mark.parametrize(

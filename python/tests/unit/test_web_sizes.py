@@ -1,13 +1,13 @@
-"""jobwire.web.sizes: samples of the sizes of queues, in bounded memory."""
+"""jobwire.console.web.sizes: samples of the sizes of queues, in bounded memory."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
 
+from jobwire.console.web import charts
+from jobwire.console.web.sizes import EVERY_S, KEPT_S, MOST_QUEUES, SizeLine, Sizes
 from jobwire.inspect.summary import QueueSummary
-from jobwire.web import charts
-from jobwire.web.sizes import EVERY_S, KEPT_S, MOST_QUEUES, SizeLine, Sizes
 
 
 def add(sizes: Sizes, at: float, queues: Mapping[str, int]) -> None:

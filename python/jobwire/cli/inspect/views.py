@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from jobwire.cli.sheet import Cell, Column, Moment, Sheet, Styled
+from jobwire.console.ops.results import StoredResult
 from jobwire.inspect import (
     Entry,
     Filter,
@@ -17,7 +18,6 @@ from jobwire.inspect import (
     SetName,
 )
 from jobwire.inspect.formats import clean, cut, duration, iso
-from jobwire.ops.results import StoredResult
 from jobwire.protocol.metrics import BOUNDS, Totals
 from jobwire.protocol.times import Generation
 from jobwire.text import counted

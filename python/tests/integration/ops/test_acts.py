@@ -10,9 +10,10 @@ from typing import Any, get_args
 import pytest
 
 from harness.servers import Server
+from jobwire.console.ops import bulk
 from jobwire.errors import ConfigError, NoReply, NotPermitted, RedisRefused
 from jobwire.inspect import Filter, Mark, PeriodicEntry, PeriodicJob
-from jobwire.ops import LOWEST_ROLE, ROLES, Act, BulkState, Operations, Selection, bulk
+from jobwire.ops import LOWEST_ROLE, ROLES, Act, BulkState, Operations, Selection
 from tests.integration.inspector.entries import IDENTITY, NOW, fill, payload
 from tests.integration.ops.hostile import HOSTILE
 from tests.integration.ops.snapshot import snapshot

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from harness.servers import Server
-from jobwire.ops import Operations, survey
-from jobwire.ops.doctor import Limits
+from jobwire.console.ops import survey
+from jobwire.console.ops.doctor import Limits
+from jobwire.ops import Operations
 from jobwire.protocol.keys import Keys
 from tests.integration.inspector.entries import IDENTITY, fill, payload
 from tests.integration.ops.hostile import HOSTILE

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from harness.servers import Server
+from jobwire.console.ops import undo
 from jobwire.errors import ConfigError, RedisRefused
 from jobwire.inspect import Filter
-from jobwire.ops import BulkState, Operations, Selection, undo
+from jobwire.ops import BulkState, Operations, Selection
 from jobwire.protocol.keys import Keys
 from tests.integration.inspector.entries import NOW, fill, payload
 from tests.integration.ops.hostile import HOSTILE

@@ -11,10 +11,10 @@ from typing import Any
 from textual.pilot import Pilot
 
 from harness.servers import Server
+from jobwire.console.top.app import TopApp
+from jobwire.console.top.rows import Rows
+from jobwire.console.top.section import Section
 from jobwire.ops import Operations, Role
-from jobwire.top.app import TopApp
-from jobwire.top.rows import Rows
-from jobwire.top.section import Section
 
 __all__ = ["Driver", "driving"]
 

@@ -12,9 +12,9 @@ import redis
 
 from harness.servers import Server
 from jobwire import App
+from jobwire.console.ops.roles import permits
 from jobwire.inspect import PeriodicEntry, PeriodicJobs
 from jobwire.ops import LOWEST_ROLE, ROLES, Act, Operations
-from jobwire.ops.roles import permits
 from tests.integration.top.driving import PERSON, Driver, driving
 from tests.samples import AT, DUE, failure, payload
 from tests.workers import running

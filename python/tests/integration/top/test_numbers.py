@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from harness.servers import Server
+from jobwire.console.top.rows import Rows
 from jobwire.ops import Operations
-from jobwire.top.rows import Rows
 from tests.databases import databases, load
 from tests.integration.top.driving import Driver, driving
 from tests.samples import DUE, failure, payload

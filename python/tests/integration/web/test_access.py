@@ -16,10 +16,11 @@ import pytest
 from starlette.testclient import TestClient
 
 from harness.servers import Server
+from jobwire.console.web import access
+from jobwire.console.web.access import Passwords, Visitor, read_accounts
+from jobwire.console.web.attempts import FREE, MOST_ADDRESSES, MOST_WAITING, Attempts, address_of
 from jobwire.errors import ConfigError
-from jobwire.web import WebApp, access
-from jobwire.web.access import Passwords, Visitor, read_accounts
-from jobwire.web.attempts import FREE, MOST_ADDRESSES, MOST_WAITING, Attempts, address_of
+from jobwire.web import WebApp
 
 USERS = "ada:admin:pass:word olga:operator:geheim-ü viktor:viewer:seen"
 

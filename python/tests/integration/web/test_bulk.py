@@ -15,10 +15,10 @@ import pytest
 from starlette.testclient import TestClient
 
 from harness.servers import Server, wait_until
+from jobwire.console.ops.changes import AT_A_TIME, MOST_ENDED, Change, Changes, Progress, batches
 from jobwire.errors import ConfigError
 from jobwire.inspect import PeriodicEntry, PeriodicJobs
 from jobwire.ops import Operations, Role, Selection
-from jobwire.ops.changes import AT_A_TIME, MOST_ENDED, Change, Changes, Progress, batches
 from jobwire.web import Visitor, WebApp, hide_arguments
 from tests.integration.inspector.entries import payload
 from tests.integration.ops.hostile import HOSTILE
@@ -74,7 +74,7 @@ def words(html: str) -> str:
 @pytest.fixture(autouse=True)
 def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the request of an undo wait for its end, however busy the machine is."""
-    monkeypatch.setattr("jobwire.web.acts.undo.WAIT_S", 60)
+    monkeypatch.setattr("jobwire.console.web.acts.undo.WAIT_S", 60)
 
 
 @contextmanager
@@ -263,7 +263,7 @@ def test_the_page_after_an_act_shows_its_result(
     """Without a value that was read before the act, as if no time passed for the caches."""
     ticks = itertools.count()
     clock = SimpleNamespace(monotonic=lambda: next(ticks) * 1e-6)
-    monkeypatch.setattr("jobwire.web.site.time", clock)
+    monkeypatch.setattr("jobwire.console.web.site.time", clock)
     fill(server, 30)
     server.client().lpush("queue:video", payload("v"))
     server.client().sadd("queues", "video")
@@ -347,7 +347,7 @@ def test_a_long_undo_has_a_page_with_its_progress(
 ) -> None:
     fill(server, 5000)
     before = snapshot(server.client())
-    monkeypatch.setattr("jobwire.web.acts.undo.WAIT_S", 0)
+    monkeypatch.setattr("jobwire.console.web.acts.undo.WAIT_S", 0)
     with visiting(server) as browser:
         path = browser.confirm("/bulk?place=retry&act=delete&class=B")
         browser.ended(path)

@@ -9,8 +9,8 @@ import pytest
 from starlette.testclient import TestClient
 
 from harness.servers import Server
+from jobwire.console.web.routes import PAGES
 from jobwire.web import Visitor, WebApp
-from jobwire.web.routes import PAGES
 from tests.integration.inspector.entries import IDENTITY, payload
 
 pytestmark = pytest.mark.process

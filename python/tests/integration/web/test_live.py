@@ -14,11 +14,11 @@ from urllib.parse import urlsplit
 import pytest
 
 from harness.servers import Server, wait_until
+from jobwire.console.ops.changes import Change, batches
+from jobwire.console.web.live import Streams, UpdateResponse
+from jobwire.console.web.routes import Address
 from jobwire.ops import Selection
-from jobwire.ops.changes import Change, batches
 from jobwire.web import Visitor, WebApp
-from jobwire.web.live import Streams, UpdateResponse
-from jobwire.web.routes import Address
 from tests.integration.inspector.entries import payload
 from tests.integration.web.served import Events, served
 
@@ -192,7 +192,7 @@ def test_an_update_that_fails_is_logged_and_not_shown(
     def fail(visit: Any) -> Any:
         raise RuntimeError("the inside")
 
-    monkeypatch.setattr("jobwire.web.app.PAGES", (Address("/", fail),))
+    monkeypatch.setattr("jobwire.console.web.app.PAGES", (Address("/", fail),))
     with (
         caplog.at_level(logging.ERROR),
         open_app(server) as (url, _),
@@ -206,7 +206,7 @@ def test_an_update_that_fails_is_logged_and_not_shown(
 def test_a_stream_ends_so_that_access_is_checked_again(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("jobwire.web.live.LIFE_S", 0.2)
+    monkeypatch.setattr("jobwire.console.web.live.LIFE_S", 0.2)
     with open_app(server) as (url, app), closing(Events(f"{url}/changes")) as page:
         page.next()
         with pytest.raises(EOFError):

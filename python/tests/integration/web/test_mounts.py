@@ -15,9 +15,9 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 
 from harness.servers import Server, wait_until
+from jobwire.console.web.serving import behind
 from jobwire.errors import ConfigError
 from jobwire.web import Visitor, WebApp
-from jobwire.web.serving import behind
 from tests.integration.inspector.entries import payload
 from tests.integration.web.crawling import crawl, parsed
 from tests.integration.web.served import Events, served

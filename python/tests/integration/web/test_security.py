@@ -17,15 +17,15 @@ from starlette.requests import Request
 from starlette.testclient import TestClient
 
 from harness.servers import Server, wait_until
+from jobwire.console.ops.changes import Change
+from jobwire.console.web.guard import HEADERS, Guard
+from jobwire.console.web.routes import ACTS, MENU, PAGES, Address
+from jobwire.console.web.serving import on_loopback
+from jobwire.console.web.visit import Visit
 from jobwire.inspect import Filter, PeriodicEntry, PeriodicJobs
 from jobwire.ops import LOWEST_ROLE, ROLES, Act, Operations, Role, Selection
-from jobwire.ops.changes import Change
 from jobwire.protocol.retry import encode_backtrace
 from jobwire.web import Visitor, WebApp, hide_arguments
-from jobwire.web.guard import HEADERS, Guard
-from jobwire.web.routes import ACTS, MENU, PAGES, Address
-from jobwire.web.serving import on_loopback
-from jobwire.web.visit import Visit
 from tests.integration.inspector.entries import IDENTITY, payload
 from tests.integration.ops.snapshot import snapshot
 from tests.integration.web.crawling import Form, Seen, crawl, parsed
@@ -440,7 +440,7 @@ def test_an_unexpected_exception_is_logged_and_not_shown(
     def fail(visit: Visit) -> Any:
         raise RuntimeError("the inside")
 
-    monkeypatch.setattr("jobwire.web.app.PAGES", (Address("/", fail),))
+    monkeypatch.setattr("jobwire.console.web.app.PAGES", (Address("/", fail),))
     with caplog.at_level(logging.ERROR), serving(server) as (client, _):
         answer = client.get("/")
     assert answer.status_code == 500
@@ -548,7 +548,8 @@ def test_a_foreign_cookie_does_no_harm(server: Server, cookie: str) -> None:
 def test_an_act_returns_to_a_page_of_ours(
     server: Server, back: str, ours: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("jobwire.web.acts.undo.WAIT_S", 60)  # a slow one leads to its progress
+    # A slow one leads to its progress.
+    monkeypatch.setattr("jobwire.console.web.acts.undo.WAIT_S", 60)
     client_of = server.client()
     client_of.zadd("dead", {payload("a"): 5})
     app = WebApp(server.url, authorize=lambda request: Visitor("ada", "admin"), secret=SECRET)

@@ -1,0 +1,1 @@
+"""The views for people: operations, the web page, and the page in a terminal."""

@@ -1,0 +1,1 @@
+"""Operations: the command layer under pages, command lines and terminals."""

@@ -1,0 +1,156 @@
+"""The processes, and the jobs that they run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.widgets import DataTable, Static
+
+from jobwire.console.ops.doctor import SILENT_S
+from jobwire.console.ops.roles import Act
+from jobwire.console.ops.whereabouts import Whereabouts
+from jobwire.console.top.desk import Desk
+from jobwire.console.top.rows import Column, Row, Rows
+from jobwire.console.top.screens.job import JobView
+from jobwire.console.top.section import Section, act_key
+from jobwire.console.top.texts import Cell, Part, one_line, shown
+from jobwire.inspect import ProcessInfo, Work
+from jobwire.inspect.formats import ago, duration
+from jobwire.text import counted
+
+__all__ = ["Busy", "process_cells"]
+
+PROCESSES = [
+    Column("process", 30),
+    Column("busy", 9, right=True),
+    Column("state", 12),
+    Column("beat", 10, right=True),
+    Column("MiB", 7, right=True),
+    Column("queues", 0),
+    Column("version", 16, spare=True),
+    Column("started", 14, right=True, spare=True),
+]
+JOBS = [
+    Column("runs", 8, right=True),
+    Column("class", 24),
+    Column("arguments", 0),
+    Column("queue", 14),
+    Column("process", 26, spare=True),
+]
+MOST = 500  # rows
+WORDS = {
+    "quiet": ("Let it fetch no more", "will fetch no more"),
+    "stop": ("Stop", "will stop"),
+    "dump": ("Let it log the work of its threads", "will log the work of its threads"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """The processes and the running jobs, of one read."""
+
+    processes: list[ProcessInfo]
+    works: list[Work]
+
+
+class Busy(Section[Read]):
+    """Processes and running jobs.
+
+    Args:
+        desk: The parts that all screens share.
+    """
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        act_key("Q", "quiet", "Quiet"),
+        act_key("S", "stop", "Stop"),
+        act_key("D", "dump", "Log threads"),
+        Binding("tab", "app.focus_next", "Other table"),
+    ]
+
+    def __init__(self, desk: Desk) -> None:
+        super().__init__(desk, "busy")
+        self._works: dict[str, Work] = {}
+
+    def body(self) -> ComposeResult:
+        """Yield both tables."""
+        yield Rows(*PROCESSES, opens=False, id="processes")
+        yield Static("Running jobs", classes="name", markup=False)
+        yield Rows(*JOBS, id="works")
+
+    def read_data(self) -> Read:
+        """Return both."""
+        inspector = self.desk.operations.inspector
+        return Read(inspector.processes(), inspector.works())
+
+    def show_data(self, data: Read) -> None:
+        """Show both."""
+        now = self.desk.clock()
+        self._works = {f"{one.identity} {one.thread}": one for one in data.works}
+        processes = [Row(one.identity, process_cells(one, now)) for one in data.processes[:MOST]]
+        self.query_one("#processes", Rows).fill(processes)
+        works = [Row(key, _work_cells(one, now)) for key, one in [*self._works.items()][:MOST]]
+        self.query_one("#works", Rows).fill(works)
+        busy = sum(process.busy for process in data.processes)
+        slots = sum(process.concurrency for process in data.processes)
+        line = f"{counted(len(data.processes), 'process')}, {busy:,} of {slots:,} slots busy"
+        if len(data.processes) > MOST or len(data.works) > MOST:
+            line += f"; the first {MOST} of each are shown"
+        self.say(line)
+
+    def on_data_table_row_selected(self, event: DataTable.RowSelected) -> None:
+        """Open the page of a running job."""
+        if event.data_table.id != "works":
+            return
+        one = self._works.get(self.query_one("#works", Rows).current or "")
+        if one is not None:
+            known = Whereabouts("running", one.job, identity=one.identity, queue=one.queue)
+            self.app.push_screen(JobView(self.desk, self.tab, one.job.jid or "", known))
+
+    async def perform(self, act: Act) -> None:
+        """Send a signal to the process under the cursor."""
+        identity = self.query_one("#processes", Rows).current
+        if identity is None:
+            self.warn("there is no process under the cursor")
+            return
+        question, done = WORDS[act]
+        if not await self.confirmed(f"{question}: process {shown(identity, 80)}?"):
+            return
+        operations = self.desk.operations
+        sends = {"quiet": operations.quiet, "stop": operations.stop, "dump": operations.dump}
+
+        def send() -> bool:
+            sends[act](identity)
+            return True
+
+        if await self.attempt(send):
+            self.tell(f"{identity} {done} at its next heartbeat")
+
+
+def process_cells(one: ProcessInfo, now: float) -> tuple[Part, ...]:
+    """Return the cells of a process."""
+    silent = one.beat is None or now - one.beat > SILENT_S
+    state = "silent" if silent else "quiet" if one.quiet else "embedded" if one.embedded else ""
+    return (
+        Cell(shown(one.identity, 60), "name"),
+        f"{one.busy:,}/{one.concurrency:,}",
+        Cell(state, "warn"),
+        ago(one.beat, now) if one.beat is None else duration(max(now - one.beat, 0.0)),
+        f"{one.rss / 1024:,.0f}",
+        shown(", ".join(one.queues)),
+        shown(one.version, 30),
+        "-" if one.started_at is None else duration(max(now - one.started_at, 0.0)),
+    )
+
+
+def _work_cells(one: Work, now: float) -> tuple[Part, ...]:
+    job = one.job
+    return (
+        "-" if one.run_at is None else duration(max(now - one.run_at, 0.0)),
+        Cell(shown(job.display_class or "?", 60), "name"),
+        shown(job.text) if job.problem else one_line(job.display_args),
+        shown(one.queue, 40),
+        shown(one.identity, 60),
+    )

@@ -1,0 +1,53 @@
+"""Problems of this Redis, its queues and its processes."""
+
+from __future__ import annotations
+
+from textual.app import ComposeResult
+from textual.containers import VerticalScroll
+from textual.widgets import Static
+
+from jobwire.console.ops.doctor import Finding
+from jobwire.console.top.desk import Desk
+from jobwire.console.top.section import Section
+from jobwire.console.top.texts import Cell, Part, joined
+from jobwire.inspect.formats import clean
+from jobwire.text import counted
+
+__all__ = ["Doctor"]
+
+STYLES = {"error": "bad", "warning": "warn", "note": "name"}
+
+
+class Doctor(Section[list[Finding]]):
+    """The findings of the doctor.
+
+    Args:
+        desk: The parts that all screens share.
+    """
+
+    polled = False
+
+    def __init__(self, desk: Desk) -> None:
+        super().__init__(desk, "doctor")
+
+    def body(self) -> ComposeResult:
+        """Yield the text."""
+        with VerticalScroll(classes="page"):
+            yield Static("examining …", id="findings", markup=False)
+
+    def read_data(self) -> list[Finding]:
+        """Return the findings."""
+        return self.desk.operations.doctor()
+
+    def show_data(self, data: list[Finding]) -> None:
+        """Show the findings, errors first."""
+        lines: list[list[Part]] = []
+        for one in data:
+            lines += [
+                [Cell(f"{one.severity}  ", STYLES[one.severity]), Cell(one.code, "head")],
+                [f"  {clean(one.sentence)}"],
+                [Cell(f"  -> {clean(one.remedy)}", "dim")],
+                [""],
+            ]
+        self.query_one("#findings", Static).update(joined(lines or [["nothing is wrong"]]))
+        self.say(f"{counted(len(data), 'finding')}; F5 examines again")

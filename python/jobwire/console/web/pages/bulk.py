@@ -1,0 +1,126 @@
+"""The dry run of a change of many jobs: their number, a sample, and the consequences."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+from jobwire.console.ops.bulk import BulkAct, check_act
+from jobwire.console.ops.roles import Act, require
+from jobwire.console.ops.selection import Preview, check_place
+from jobwire.console.web.selecting import CONDITIONS, parameters, selection_of
+from jobwire.console.web.visit import Page, Visit
+from jobwire.console.web.wording import ACT_WORDS, LABELS, job_count, place_words
+from jobwire.errors import ConfigError
+from jobwire.inspect.entry import QUEUE
+from jobwire.protocol.dead_set import MAX_JOBS
+
+__all__ = ["show"]
+
+TIME_S = 0.1  # for the dry run; the change itself examines all
+MOST = 20_000  # entries that the dry run examines, however fast they come
+
+PAGES_OF_SETS = {
+    "schedule": "scheduled",
+    "retry": "retries",
+    "dead": "dead",
+    "unreadable": "unreadable",
+}
+
+CONSEQUENCES: Mapping[str, Sequence[str]] = {
+    "retry": (
+        "Each job goes to its queue now, and gets back the attempt that it used.",
+        "This cannot be undone: the jobs may run at once.",
+    ),
+    "add_to_queue": (
+        "Each job goes to its queue now.",
+        "This cannot be undone: the jobs may run at once.",
+    ),
+    "kill": (
+        "Each job goes to the dead jobs, and runs only if a person retries it.",
+        f"The dead set keeps {MAX_JOBS:,} jobs, unless the workers are set otherwise. Beyond"
+        " that, the oldest jobs are removed for good.",
+    ),
+    "delete": (
+        "Each job is deleted and does not run.",
+        "This can be undone for 24 hours, in the journal.",
+    ),
+    "clear": (
+        "All of them are deleted in one step, also those that arrive before you confirm.",
+        "This can be undone for 24 hours, in the journal.",
+    ),
+}
+
+
+def show(visit: Visit) -> Page:
+    """Show what a change would do. It needs the role of the change, because it counts jobs."""
+    place, act = check_place(visit.asked("place")), _act(visit)
+    values = visit.query
+    given = parameters(values)
+    if act == "clear" and given:
+        raise ConfigError(f"clear: it deletes all of {place_words(place)}; leave the filter out")
+    chosen = selection_of(visit, values, place)
+    if act == "clear":
+        require(visit.operations.role, act)
+    else:
+        visit.operations.require_bulk(act, chosen)
+    began = time.monotonic()
+    preview = visit.operations.preview(
+        chosen, examine=MOST, enough=lambda: time.monotonic() - began > TIME_S
+    )
+    word, _ = ACT_WORDS[act]
+    return Page(
+        "bulk.html",
+        {
+            "title": f"{word}: {place_words(place)}",
+            "act": act,
+            "place": place,
+            "place_words": place_words(place),
+            "conditions": [
+                (LABELS[name], value.partition("-")[0] if name == "group" else value)
+                for name, value in given.items()
+            ],
+            "preview": preview,
+            "everything": chosen.everything,
+            "count": _count(preview),
+            "button_label": _button(act, preview),
+            "consequences": CONSEQUENCES[act],
+            "sample": [visit.job(entry) for entry in preview.sample],
+            "target": visit.path("acts", "bulk", place=place, act=act, **given),
+            "given": {"place": place, "act": act, **given},
+            "cancel": _cancel(visit, place, given),
+            # Many steps of 500 jobs, or one: people who may clear can choose.
+            "clear": chosen.everything and act == "delete" and visit.may("clear"),
+        },
+    )
+
+
+def _act(visit: Visit) -> BulkAct | Literal["clear"]:
+    asked, place = visit.asked("act"), visit.asked("place")
+    return "clear" if asked == "clear" else check_act(asked, place)
+
+
+def _count(preview: Preview) -> str:
+    """Return the number of jobs in words."""
+    if preview.complete:
+        return f"{job_count(preview.matched)} of {preview.total:,}"
+    return (
+        f"{job_count(preview.matched)} among the first {preview.seen:,} that were examined,"
+        f" of {preview.total:,}"
+    )
+
+
+def _button(act: Act, preview: Preview) -> str:
+    word, _ = ACT_WORDS[act]
+    if preview.complete:
+        number = job_count(preview.matched)
+        return f"Add {number} to the queue" if act == "add_to_queue" else f"{word} {number}"
+    return "Add all that match to the queue" if act == "add_to_queue" else f"{word} all that match"
+
+
+def _cancel(visit: Visit, place: str, given: Mapping[str, str]) -> str:
+    given = {name: value for name, value in given.items() if name in CONDITIONS}
+    if place.startswith(QUEUE):
+        return visit.path("queues", place.removeprefix(QUEUE))
+    return visit.path(PAGES_OF_SETS[place], **given)

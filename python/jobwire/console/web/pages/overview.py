@@ -1,0 +1,97 @@
+"""The first page: the jobs done, the jobs that wait, and the problems."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from jobwire.console.ops.troubles import troubles
+from jobwire.console.web import charts
+from jobwire.console.web.visit import Page, Visit
+from jobwire.inspect.activity import Activity
+
+__all__ = ["activity_bars", "activity_marks", "show"]
+
+PERIODS = {"5m": "5 minutes", "1h": "1 hour", "1d": "1 day", "90d": "90 days"}
+LONGEST = 10  # queues
+PATHS = {"retry": "retries"}  # of the places of troubles, where the path has another name
+FRESH_S = {"5m": 1.0, "1h": 10.0, "1d": 60.0, "90d": 10.0}
+
+
+def show(visit: Visit) -> Page:
+    """Show the totals, a chart of a period, and the queues with the longest latency."""
+    period = visit.asked("period") if visit.asked("period") in PERIODS else "5m"
+    fleet = visit.site.fleet()
+    bars, marks = visit.site.shared(
+        f"overview {period}", lambda: _chart(visit, period), fresh=FRESH_S[period]
+    )
+    late = sorted(fleet.queues, key=lambda queue: (-queue.latency, -queue.size, queue.name))
+    return Page(
+        "overview.html",
+        {
+            "title": "Overview",
+            "period": period,
+            "periods": PERIODS,
+            "bars": bars,
+            "marks": marks,
+            "chart": charts.bars(bars, title=f"Executions in {PERIODS[period]}", marks=marks),
+            "late": [queue for queue in late if queue.size][:LONGEST],
+            "troubles": [
+                (each.text, PATHS.get(each.place, each.place)) for each in troubles(fleet)
+            ],
+            "waiting": [
+                ("Enqueued", "queues", fleet.enqueued),
+                ("Retries", "retries", fleet.sets["retry"]),
+                ("Scheduled", "scheduled", fleet.sets["scheduled"]),
+                ("Dead", "dead", fleet.sets["dead"]),
+            ],
+            "longest": late[0].latency if late else 0.0,
+            "default_latency": next(
+                (queue.latency for queue in fleet.queues if queue.name == "default"), 0.0
+            ),
+        },
+    )
+
+
+def activity_bars(activity: Activity) -> list[charts.Bar]:
+    """Return the executions of all classes by bucket, oldest first."""
+    count = round(
+        (activity.ends_at // activity.step * activity.step - activity.starts_at) / activity.step
+    )
+    first = activity.ends_at // activity.step * activity.step - (count - 1) * activity.step
+    found = []
+    for index in range(count):
+        at = first + index * activity.step
+        buckets = [job.series[at] for job in activity.jobs.values() if at in job.series]
+        found.append(
+            charts.Bar(
+                f"{datetime.fromtimestamp(at, UTC):%H:%M}",
+                sum(bucket.count for bucket in buckets),
+                sum(bucket.failed for bucket in buckets),
+            )
+        )
+    return found
+
+
+def activity_marks(activity: Activity) -> list[charts.Mark]:
+    """Return the deployments of the period."""
+    last = activity.ends_at // activity.step * activity.step
+    count = len(activity_bars(activity))
+    return [
+        charts.Mark(count - 1 - round((last - mark.bucket) / activity.step), mark.label)
+        for mark in activity.marks
+    ]
+
+
+def _chart(visit: Visit, period: str) -> tuple[list[charts.Bar], list[charts.Mark]]:
+    inspector = visit.operations.inspector
+    if period == "90d":
+        days = reversed(inspector.history(90))
+        return [charts.Bar(day.date[5:], day.processed, day.failed) for day in days], []
+    if period == "1d":
+        activity = inspector.activity(hours=24)
+    else:
+        minutes = 5 if period == "5m" else 60
+        activity = inspector.activity(minutes=minutes)
+        if not activity.jobs:  # perhaps Sidekiq 7 writes here, in keys of its own
+            activity = inspector.activity(minutes=minutes, generation=7)
+    return activity_bars(activity), activity_marks(activity)

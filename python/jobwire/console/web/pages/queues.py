@@ -1,0 +1,130 @@
+"""The pages of queues and of their jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+from markupsafe import Markup
+
+from jobwire.console.web import charts
+from jobwire.console.web.pages.entries import FURTHEST, PER_PAGE, find
+from jobwire.console.web.rendering import duration, number
+from jobwire.console.web.selecting import CONDITIONS, filter_of, parameters
+from jobwire.console.web.site import Site
+from jobwire.console.web.sizes import GAP_S, MOST_QUEUES, SizeLine
+from jobwire.console.web.visit import Page, Visit
+from jobwire.inspect.entry import QUEUE
+from jobwire.inspect.summary import QueueSummary
+
+__all__ = ["show", "show_all"]
+
+QUEUES_PER_PAGE = 100
+ORDERS: dict[str, Callable[[QueueSummary], Any]] = {
+    "size": lambda queue: (-queue.size, queue.name),
+    "latency": lambda queue: (-queue.latency, queue.name),
+    "name": lambda queue: queue.name,
+}
+
+
+def show_all(visit: Visit) -> Page:
+    """Show all queues."""
+    order = visit.asked("sort") if visit.asked("sort") in ORDERS else "size"
+    wanted = visit.asked("name").casefold()
+    queues = [queue for queue in visit.site.fleet().queues if wanted in queue.name.casefold()]
+    queues.sort(key=ORDERS[order])
+    start = visit.number("from", 1, most=FURTHEST) - 1
+    return Page(
+        "queues.html",
+        {
+            "title": "Queues",
+            "queues": [
+                (queue, _line(visit.site.sizes.of(queue.name)))
+                for queue in queues[start : start + QUEUES_PER_PAGE]
+            ],
+            **_sampling(visit.site),
+            "total": len(queues),
+            "start": start,
+            "step": QUEUES_PER_PAGE,
+            "order": order,
+            "orders": [*ORDERS],
+            "wanted": visit.asked("name"),
+        },
+    )
+
+
+def show(visit: Visit) -> Page:
+    """Show one queue with its jobs."""
+    name = visit.name()
+    if visit.updating:  # the list of jobs stays as it is, so it need not be read
+        return Page("queue.html", _live(visit, _known(visit, name)))
+    rising = visit.asked("direction") == "asc"
+    start = visit.number("from", 1, most=FURTHEST) - 1
+    only = filter_of({**visit.query, "queue": ""}, redacted=visit.site.redact is not None)
+    found = find(visit, QUEUE + name, only, start, rising=rising)
+    summary = visit.operations.inspector.queue(name)
+    return Page(
+        "queue.html",
+        {
+            **_live(visit, summary),
+            "title": f"Queue {name}",
+            "found": found,
+            "jobs": [
+                (visit.job(entry), _position(found.start + index, rising=rising))
+                for index, entry in enumerate(found.entries)
+            ],
+            "rising": rising,
+            "filtered": bool(only),
+            "conditions": {each: visit.asked(each) for each in CONDITIONS},
+            "parameters": parameters({**visit.query, "queue": ""}),
+            "per_page": PER_PAGE,
+        },
+    )
+
+
+def _known(visit: Visit, name: str) -> QueueSummary:
+    """Return a queue from the numbers that the menu needs anyway; read it if it is not there."""
+    for queue in visit.site.fleet().queues:
+        if queue.name == name:
+            return queue
+    return visit.shared(f"queue {name}", lambda: visit.operations.inspector.queue(name))
+
+
+def _live(visit: Visit, queue: QueueSummary) -> dict[str, Any]:
+    """Return the values of the live part of the page of a queue."""
+    visit.site.fleet()  # takes a sample
+    line = visit.site.sizes.of(queue.name)
+    return {
+        "queue": queue,
+        "line": _line(line),
+        "words": "" if line is None else _words(line),
+        **_sampling(visit.site),
+    }
+
+
+def _line(line: SizeLine | None) -> Markup | None:
+    if line is None:
+        return None
+    return charts.timeline(line.times, line.sizes, gap=GAP_S, title=_words(line))
+
+
+def _words(line: SizeLine) -> str:
+    """Return a line in words, for people who do not see it."""
+    first, last, most = (number(size) for size in (line.sizes[0], line.sizes[-1], max(line.sizes)))
+    if not line.seconds:
+        return f"Size in the only sample so far: {last}"
+    return f"Size in the last {duration(line.seconds)}: from {first} to {last}, most {most}"
+
+
+def _sampling(site: Site) -> dict[str, Any]:
+    """Return what the pages say about the samples."""
+    since = site.sizes.since
+    # A time of day stays the same, so an update is sent only if there is a new sample.
+    told = "" if since is None else f"{datetime.fromtimestamp(since, UTC):%H:%M:%S} UTC"
+    return {"since": told, "sampled": MOST_QUEUES}
+
+
+def _position(index: int, *, rising: bool) -> int:
+    """Return the position in the list; from the tail it is negative, so pushes do not change it."""
+    return -index - 1 if rising else index

@@ -1,0 +1,83 @@
+"""Numbers for monitors: in the form of Sidekiq's page, and for Prometheus."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+
+from starlette.responses import JSONResponse, RedirectResponse, Response
+
+from jobwire.console.ops.survey import info_fields
+from jobwire.console.web.visit import Visit
+from jobwire.errors import ConfigError
+from jobwire.inspect.reading import text
+from jobwire.monitoring import fleet_exposition
+from jobwire.protocol.wire import Batch, command, once
+
+__all__ = ["metrics", "old_stats", "queues", "stats"]
+
+INFO_FRESH_S = 5.0
+SHOWN = (
+    *("redis_version", "uptime_in_days", "connected_clients"),
+    *("used_memory_human", "used_memory_peak_human"),
+)
+
+
+def stats(visit: Visit) -> Response:
+    """Return the totals, with the names of Sidekiq's page."""
+    fleet = visit.site.fleet()
+    default = next((queue.latency for queue in fleet.queues if queue.name == "default"), 0.0)
+    numbers = {
+        "processed": fleet.processed,
+        "failed": fleet.failed,
+        "busy": sum(process.busy for process in fleet.processes),
+        "processes": len(fleet.processes),
+        "enqueued": fleet.enqueued,
+        "scheduled": fleet.sets["scheduled"],
+        "retries": fleet.sets["retry"],
+        "dead": fleet.sets["dead"],
+        "default_latency": default,
+    }
+    info = visit.site.shared("info", lambda: _info(visit), fresh=INFO_FRESH_S)
+    redis = {name: info[name] for name in SHOWN if name in info}
+    store = "Redis"
+    for name in ("dragonfly", "valkey"):
+        if version := info.get(f"{name}_version"):
+            store = name.capitalize()
+            redis["store_version"] = version
+            break
+    redis.setdefault("store_version", info.get("redis_version", ""))
+    return JSONResponse(
+        {
+            "sidekiq": numbers,
+            "redis": {**redis, "store_name": store},
+            "server_utc_time": time.strftime("%H:%M:%S UTC", time.gmtime(visit.now)),
+        }
+    )
+
+
+def queues(visit: Visit) -> Response:
+    """Return the size of each queue, the longest first."""
+    longest = sorted(visit.site.fleet().queues, key=lambda queue: (-queue.size, queue.name))
+    return JSONResponse({text(queue.name): queue.size for queue in longest})
+
+
+def old_stats(visit: Visit) -> Response:
+    """Lead from an old path of Sidekiq's page."""
+    return RedirectResponse(visit.path("stats"))
+
+
+def metrics(visit: Visit) -> Response:
+    """Return the numbers for Prometheus."""
+    try:
+        body, content_type = fleet_exposition(
+            visit.site.fleet(), accept=visit.request.headers.get("accept", "")
+        )
+    except ConfigError as error:  # the extra is not installed
+        return Response(f"{error}\n", 501, media_type="text/plain")
+    return Response(body, media_type=content_type)
+
+
+def _info(visit: Visit) -> Mapping[str, str]:
+    (reply,) = visit.operations.inspector.redis.run(once(Batch([command("INFO")])))
+    return info_fields(reply)

@@ -1,0 +1,152 @@
+"""The table of pages and acts: every address of the application is here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from starlette.responses import Response
+
+from jobwire.console.web.acts import bulk as on_many
+from jobwire.console.web.acts import entries as on_entries
+from jobwire.console.web.acts import others as on_others
+from jobwire.console.web.acts import periodic as on_periodic
+from jobwire.console.web.acts import processes as on_processes
+from jobwire.console.web.acts import queues as on_queues
+from jobwire.console.web.acts import undo as on_deletions
+from jobwire.console.web.pages import (
+    bulk,
+    busy,
+    changes,
+    classes,
+    doctor,
+    entries,
+    failures,
+    held,
+    iterations,
+    job,
+    journal,
+    overview,
+    periodic,
+    queues,
+    search,
+    stats,
+)
+from jobwire.console.web.places import BY_PATH
+from jobwire.console.web.visit import Page, Redirect, Visit
+from jobwire.inspect.fleet import Fleet
+
+__all__ = ["ACTS", "MENU", "PAGES", "Act", "Address", "Do", "MenuItem", "Show"]
+
+Show = Callable[[Visit], Page | Redirect | Response]
+Do = Callable[[Visit], Redirect | Page]
+
+
+class Address(NamedTuple):
+    """A page: its path and the function that shows it. A visitor of any role may see it."""
+
+    path: str
+    show: Show
+
+
+class Act(NamedTuple):
+    """An act at `/acts/<name>`: the command layer checks the role."""
+
+    name: str
+    do: Do
+
+
+@dataclass(frozen=True, slots=True)
+class MenuItem:
+    """An item of the menu.
+
+    Attributes:
+        path: Path of its page.
+        label: Its label.
+        count: Returns the number that it shows.
+        rare: True to leave it out if the number is 0.
+        begins: True to separate it from the items before it.
+    """
+
+    path: str
+    label: str
+    count: Callable[[Fleet], int] | None = None
+    rare: bool = False
+    begins: bool = False
+
+
+PAGES: Sequence[Address] = (
+    Address("/", overview.show),
+    Address("/busy", busy.show),
+    Address("/queues", queues.show_all),
+    Address("/queues/{name:path}", queues.show),
+    *(
+        address
+        for path in BY_PATH
+        for address in (
+            Address(f"/{path}", entries.show(path)),
+            Address(f"/{path}/{{key:path}}", job.show_entry(path)),
+        )
+    ),
+    Address("/morgue", entries.morgue),
+    Address("/held", held.show),
+    Address("/jobs/{jid:path}", job.show),
+    Address("/failures", failures.show),
+    Address("/classes", classes.show_all),
+    Address("/classes/{name:path}", classes.show),
+    Address("/iterations", iterations.show),
+    Address("/periodic", periodic.show_all),
+    Address("/periodic/{name:path}", periodic.show),
+    Address("/search", search.show),
+    Address("/stats", stats.stats),
+    Address("/stats/queues", stats.queues),
+    Address("/dashboard/stats", stats.old_stats),
+    Address("/metrics", stats.metrics),
+    Address("/bulk", bulk.show),
+    Address("/changes", changes.show_all),
+    Address("/changes/{id}", changes.show_one),
+    Address("/doctor", doctor.show),
+    Address("/journal", journal.show),
+)
+
+ACTS: Sequence[Act] = (
+    Act("retry", on_entries.act_on_each("retry")),
+    Act("add_to_queue", on_entries.act_on_each("add_to_queue")),
+    Act("kill", on_entries.act_on_each("kill")),
+    Act("delete", on_entries.delete),
+    Act("reschedule", on_entries.reschedule),
+    Act("pause", on_queues.pause),
+    Act("unpause", on_queues.unpause),
+    Act("quiet", on_processes.signal("quiet")),
+    Act("stop", on_processes.signal("stop")),
+    Act("dump", on_processes.signal("dump")),
+    Act("cancel", on_others.cancel),
+    Act("mark_deploy", on_others.mark_deploy),
+    Act("enable_periodic", on_periodic.enable),
+    Act("disable_periodic", on_periodic.disable),
+    Act("enqueue_periodic", on_periodic.enqueue),
+    Act("remove_periodic", on_periodic.remove),
+    Act("bulk", on_many.start),
+    Act("stop-change", on_many.stop),
+    Act("undo", on_deletions.undo),
+)
+
+MENU: Sequence[MenuItem] = (
+    MenuItem("", "Overview"),
+    MenuItem("queues", "Queues", lambda fleet: fleet.enqueued, begins=True),
+    MenuItem("busy", "Busy", lambda fleet: sum(process.busy for process in fleet.processes)),
+    MenuItem("held", "Fetched"),
+    MenuItem("iterations", "Iterations"),
+    MenuItem("periodic", "Periodic"),
+    MenuItem("retries", "Retries", lambda fleet: fleet.sets["retry"], begins=True),
+    MenuItem("scheduled", "Scheduled", lambda fleet: fleet.sets["scheduled"]),
+    MenuItem("dead", "Dead", lambda fleet: fleet.sets["dead"]),
+    MenuItem("unreadable", "Unreadable", lambda fleet: fleet.sets["unreadable"], rare=True),
+    MenuItem("failures", "Failures", begins=True),
+    MenuItem("classes", "Classes"),
+    MenuItem("search", "Search"),
+    MenuItem("doctor", "Doctor", begins=True),
+    MenuItem("changes", "Changes"),
+    MenuItem("journal", "Journal"),
+)
