@@ -477,6 +477,19 @@ heartbeat.HeartbeatThread.beat = hang
 
 
 @pytest.mark.real_time
+def test_a_heartbeat_that_hangs_is_logged_without_a_service_manager(
+    server: Server, fleet: Fleet, tmp_path: Path
+) -> None:
+    """As when the look-up of a host name hangs."""
+    (tmp_path / "hanging.py").write_text(HANGING)
+    start(fleet, server, app="hanging:app")
+    wait_until((tmp_path / "stuck").exists, 90)
+    wait_until(lambda: bool(fleet.logged("heartbeat thread stuck for")), 90)
+    fleet.send(signal.SIGTERM)
+    fleet.wait()
+
+
+@pytest.mark.real_time
 def test_a_heartbeat_that_hangs_gives_no_sign_of_life(
     server: Server, fleet: Fleet, tmp_path: Path
 ) -> None:
@@ -488,6 +501,7 @@ def test_a_heartbeat_that_hangs_gives_no_sign_of_life(
     wait_until(lambda: systemd.heard("WATCHDOG=1"), 60)
     wait_until((tmp_path / "stuck").exists, 60)
     fleet.wait_logged("heartbeat thread stuck for")
+    assert fleet.logged("the process is no longer live")
 
     def silent() -> bool:
         systemd.heard("")
