@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Mapping
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -76,7 +76,10 @@ def _show(ctx: click.Context, ids: tuple[str, ...], as_json: bool) -> None:
     index = _citations()
     chosen = [known[name.upper()] for name in dict.fromkeys(ids)]
     if as_json or ctx.obj:
-        records = [_as_data(requirement, index) for requirement in chosen]
+        records = [
+            {**found.as_data(), "line": found.line, "cited": index.get(found.id, {})}
+            for found in chosen
+        ]
         printed = records if len(ids) > 1 else records[0]
         click.echo(json.dumps(printed, ensure_ascii=False, indent=2))
         return
@@ -336,26 +339,6 @@ def _unknown(name: str, ids: list[str]) -> str:
     else:
         hint = "; 'jobwire spec' shows all requirements"
     return f"there is no requirement or command {name}{hint}"
-
-
-def _as_data(requirement: Requirement, index: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        "id": requirement.id,
-        "section": requirement.section,
-        "claims": list(requirement.claims),
-        "level": requirement.level,
-        "generations": list(requirement.generations),
-        "keyword": requirement.keyword,
-        "since": requirement.since,
-        "retired": requirement.retired,
-        "test": {"kind": requirement.test_kind, "reason": requirement.test_reason},
-        "line": requirement.line,
-        "text": requirement.text,
-        "why": requirement.why,
-        "seen_in": requirement.seen,
-        "sha256": requirement.sha256,
-        "cited": index.get(requirement.id, {}),
-    }
 
 
 def _print(requirement: Requirement, kinds: Mapping[str, list[str]]) -> None:

@@ -81,16 +81,18 @@ class KeyRules:
             self._ledger.sidekiq.add(int(match[1]))
         if name == "KEYS" and len(words) > 1:
             seen = "KEYS, which blocks all clients"
-            self._judge("INSP-1", False, record, "SMEMBERS or SSCAN queues", seen)
+            self._ledger.judge("INSP-1", False, record, "SMEMBERS or SSCAN queues", seen)
         elif name == "SCAN" and any(b"queue:" in word for word in words[1:]):
-            self._judge("INSP-1", False, record, "SMEMBERS or SSCAN queues", "SCAN for queue:*")
+            self._ledger.judge(
+                "INSP-1", False, record, "SMEMBERS or SSCAN queues", "SCAN for queue:*"
+            )
         elif name in ("SMEMBERS", "SSCAN") and len(words) > 1:
             if self._context.key(words[1]) == "queues":
                 self._ledger.exercise("INSP-1")
         elif name in ("FLUSHALL", "FLUSHDB"):
             seen = f"{name}, which also deletes the keys of other programs"
             expected = "no deletion of keys of other programs"
-            self._judge("KEY-6", False, record, expected, seen, doubtful=True)
+            self._ledger.judge("KEY-6", False, record, expected, seen, doubtful=True)
 
     def look(self, unit: Unit) -> None:
         """Judge commands that were executed together."""
@@ -111,11 +113,11 @@ class KeyRules:
         doubtful, seen = not self._alone, f"{step.name} {key}"
         if _is_reserved(key):
             expected = "no write to a reserved key"
-            self._judge("KEY-6", False, step.record, expected, seen, doubtful=doubtful)
+            self._ledger.judge("KEY-6", False, step.record, expected, seen, doubtful=doubtful)
         elif self._alone:
             self._ledger.exercise("KEY-6")
             expected = "a key of the protocol, or a key that begins with jobwire:"
-            self._judge("KEY-5", _OURS.fullmatch(key), step.record, expected, seen)
+            self._ledger.judge("KEY-5", _OURS.fullmatch(key), step.record, expected, seen)
 
     def _namespaced(self, step: Step, key: bytes) -> None:
         space = self._context.namespace
@@ -124,17 +126,17 @@ class KeyRules:
         raw = key.decode("utf-8", "surrogateescape")
         bare = raw in _CORE or raw.startswith("queue:")
         if bare or raw.startswith(space):
-            self._judge("KEY-4", not bare, step.record, f"{space}{raw}", raw)
+            self._ledger.judge("KEY-4", not bare, step.record, f"{space}{raw}", raw)
 
     def _fetched(self, step: Step, key: str) -> None:
         if not key.startswith("queue:"):
             if key.startswith("queues:"):
-                self._judge("KEY-2", False, step.record, "the list queue:<name>", key)
+                self._ledger.judge("KEY-2", False, step.record, "the list queue:<name>", key)
             return
         seen = f"{step.name}, from the head"
         from_tail = not _takes_from_head(step.words)
         expected = "jobs taken from the tail (right side)"
-        self._judge("FETCH-1", from_tail, step.record, expected, seen)
+        self._ledger.judge("FETCH-1", from_tail, step.record, expected, seen)
 
     def _blocking(self, record: Record) -> None:
         keys = frozenset(record.words[1:-1])
@@ -191,7 +193,7 @@ class KeyRules:
             arguments = [word.decode("utf-8", "surrogateescape") for word in script.arguments]
             misfit = fault(name, [*map(context.key, script.keys)], arguments)
             expected = f"the KEYS and ARGV of {name}.lua"
-            self._judge("LUA-4", misfit is None, record, expected, str(misfit))
+            self._ledger.judge("LUA-4", misfit is None, record, expected, str(misfit))
             return
         keys = {context.key(key) for key in script.keys}
         touches = any(key in _CORE or key.startswith("queue:") for key in keys)
@@ -203,26 +205,16 @@ class KeyRules:
             and keys.isdisjoint((key, f"queue:{key}"))
         ]
         if touches or hidden:
-            self._judge("LUA-2", not hidden, record, "every key in KEYS", f"{hidden[:1]} in ARGV")
+            self._ledger.judge(
+                "LUA-2", not hidden, record, "every key in KEYS", f"{hidden[:1]} in ARGV"
+            )
         text = self._texts.get(script.sha)
         if touches and text is not None:
             opaque = b"cjson" not in text and b"cmsgpack" not in text
             seen = "cjson, which turns [] into {} and rounds integers"
-            self._judge("LUA-1", opaque, record, "payloads as opaque strings", seen)
+            self._ledger.judge("LUA-1", opaque, record, "payloads as opaque strings", seen)
 
     def _accuse(
         self, rule: str, record: Record, expected: str, seen: str, *, doubtful: bool = False
     ) -> None:
         self._ledger.accuse(Finding(rule, expected, seen, record, doubtful))
-
-    def _judge(
-        self,
-        rule: str,
-        holds: object,
-        record: Record,
-        expected: str,
-        seen: str,
-        *,
-        doubtful: bool = False,
-    ) -> None:
-        self._ledger.judge(rule, holds, record, expected, seen, doubtful=doubtful)

@@ -6,6 +6,7 @@ import hashlib
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 __all__ = [
     "AREAS",
@@ -112,6 +113,24 @@ class Requirement:
     def sha256(self) -> str:
         """The hash of the text, which does not depend on its line breaks."""
         return hashlib.sha256(" ".join(self.text.split()).encode()).hexdigest()
+
+    def as_data(self) -> dict[str, Any]:
+        """Return it as the JSON of `jobwire spec` and of `requirements.json`."""
+        return {
+            "id": self.id,
+            "section": self.section,
+            "claims": list(self.claims),
+            "level": self.level,
+            "generations": list(self.generations),
+            "keyword": self.keyword,
+            "since": self.since,
+            "retired": self.retired,
+            "test": {"kind": self.test_kind, "reason": self.test_reason},
+            "text": self.text,
+            "why": self.why,
+            "seen_in": self.seen,
+            "sha256": self.sha256,
+        }
 
 
 @dataclass(frozen=True)

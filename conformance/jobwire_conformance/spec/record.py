@@ -126,25 +126,11 @@ def forbidden(document: Document, before: Document) -> Iterable[tuple[int, str, 
 
 
 def _entry(requirement: Requirement, document: Document) -> dict[str, Any]:
-    return {
-        "id": requirement.id,
-        "section": requirement.section,
-        "claims": list(requirement.claims),
-        "level": requirement.level,
-        "generations": list(requirement.generations),
-        "keyword": requirement.keyword,
-        "since": requirement.since,
-        "retired": requirement.retired,
-        "test": {"kind": requirement.test_kind, "reason": requirement.test_reason},
-        "text": requirement.text,
-        "why": requirement.why,
-        "seen_in": requirement.seen,
-        "examples": [
-            {"language": example.language, "text": example.text}
-            for example in document.examples(requirement.id)
-        ],
-        "sha256": requirement.sha256,
-    }
+    examples = [
+        {"language": example.language, "text": example.text}
+        for example in document.examples(requirement.id)
+    ]
+    return requirement.as_data() | {"examples": examples}
 
 
 def _versions(listed: str | None) -> list[str]:
