@@ -25,6 +25,7 @@ from jobwire.protocol.wire import Arg, Batch, Command, ErrorReply, Op, Script, c
 
 __all__ = [
     "Fetched",
+    "Finish",
     "InFlightJob",
     "fetch",
     "held_fields",
@@ -38,10 +39,7 @@ __all__ = [
     "scan_private",
     "script_done",
     "script_fetch",
-    "script_keep",
-    "script_kill",
-    "script_requeue",
-    "script_retry",
+    "script_finish",
     "sequence_number",
     "set_result",
 ]
@@ -191,108 +189,78 @@ def script_done(
     )
 
 
-def script_retry(
+class Finish(msgspec.Struct, frozen=True):
+    """What becomes of a held job that does not simply succeed.
+
+    Attributes:
+        place: Key of a sorted set or a queue; the retry set, with no text, if it is stored nowhere.
+        text: Payload to store; empty for none.
+        score: Its score in a sorted set.
+        queue: Name of the queue that is the place; empty if it is a sorted set.
+        executed: True if an execution is counted.
+        failed: True if a failure is counted.
+        expired: True if the job came too late, which is counted. [X-TIME-3]
+        trimmed: True for the dead set, which has limits. [DEAD-3]
+        cancelled: Id to remove from the cancelled jobs; empty for none. [X-CANCEL-5]
+        result: The result to store in the same step. [X-RESULT-2]
+    """
+
+    place: str
+    text: bytes = b""
+    score: float = 0.0
+    queue: str = ""
+    executed: bool = True
+    failed: bool = False
+    expired: bool = False
+    trimmed: bool = False
+    cancelled: str = ""
+    result: ResultToStore | None = None
+
+    @property
+    def kind(self) -> tuple[object, ...]:
+        """What all jobs of one call have in common."""
+        return (self.place, self.queue, self.executed, self.failed, self.expired, self.trimmed)
+
+
+def script_finish(
     keys: Keys,
     identity: str,
-    retries: Iterable[tuple[str, float, bytes]],
+    ends: Sequence[tuple[str, Finish]],
     *,
     day: str,
+    limits: DeadSetLimits | None = None,
     repeated: bool = False,
 ) -> Script:
-    """Return the step that moves jobs to the retry set. [RETRY-9]
+    """Return the step that ends jobs of one `kind`. [REL-2] [RETRY-9] [DEAD-1] [ITER-4]
 
     Args:
         keys: Key names.
         identity: Identity of the process that holds them.
-        retries: Field in the private hash, epoch second of the next try, payload to store.
+        ends: Field in the private hash, and what becomes of the job.
         day: UTC date of the daily counters.
+        limits: How to trim the dead set, whose members get its time as their score.
         repeated: See `script_done`.
 
     The reply lists the fields that were no longer held.
     """
-    moves: list[Arg] = [DAY_TTL_S, int(repeated)]
-    for retry in retries:
-        moves += retry
-    return Script("retry", [keys.private(identity), keys.retry, *_counted(keys, day)], moves)
-
-
-def script_kill(
-    keys: Keys,
-    identity: str,
-    field: str,
-    text: bytes,
-    dead_limits: DeadSetLimits,
-    *,
-    day: str,
-    key: str | None = None,
-    counted: bool = True,
-    repeated: bool = False,
-) -> Script:
-    """Return the step that moves a job to the dead set. [DEAD-1]
-
-    A payload that cannot be decoded was not executed, so it is not `counted`. It may go to another
-    set, `key`. [EXEC-3] [EXEC-4]
-
-    The reply is 1, or 0 if the job was no longer held.
-    """
-    return Script(
-        "kill",
-        [keys.private(identity), key or keys.dead, *_counted(keys, day)],
-        [
-            DAY_TTL_S,
-            field,
-            text,
-            dead_limits.now,
-            dead_limits.oldest,
-            dead_limits.limit,
-            int(counted),
-            int(repeated),
-        ],
-    )
-
-
-def script_keep(
-    keys: Keys,
-    identity: str,
-    ends: Iterable[tuple[str, float, bytes, ResultToStore, str]],
-    *,
-    day: str,
-    key: str | None = None,
-    dead_limits: DeadSetLimits | None = None,
-    executed: bool = True,
-    failed: bool,
-    expired: bool = False,
-    repeated: bool = False,
-) -> Script:
-    """Return the step that ends jobs and keeps their results. [X-RESULT-2]
-
-    Args:
-        keys: Key names.
-        identity: Identity of the process that holds them.
-        ends: Field in the private hash, score, payload to store or `b""`, result, and the id to
-            remove from the cancelled jobs or `""`.
-        day: UTC date of the daily counters.
-        key: The sorted set for the payloads; the retry set by default.
-        dead_limits: How to trim the set; None to trim nothing.
-        executed: False for jobs that did not run.
-        failed: True if the jobs failed.
-        expired: True if the jobs came too late, which is counted. [X-TIME-3]
-        repeated: See `script_done`.
-
-    The reply lists the fields that were no longer held.
-    """
+    one = ends[0][1]
     results: list[str] = []
-    words: list[Arg] = [DAY_TTL_S, int(executed), int(failed), int(repeated)]
-    words += ("", "") if dead_limits is None else (dead_limits.oldest, dead_limits.limit)
-    words.append(int(expired))
-    for field, score, text, result, cancelled in ends:
-        results.append(keys.result(result.jid))
-        words += (field, score, text, result.seconds, result.text, cancelled)
+    words: list[Arg] = [DAY_TTL_S, *map(int, (one.executed, one.failed, one.expired, repeated))]
+    words.append(one.queue)
+    words += ("", "") if limits is None else (limits.oldest, limits.limit)
+    for field, end in ends:
+        score = end.score if limits is None else limits.now
+        words += (field, score, end.text, end.cancelled)
+        if end.result is None:
+            words += (0, 0, b"")
+        else:
+            results.append(keys.result(end.result.jid))
+            words += (len(results), end.result.seconds, end.result.text)
     return Script(
-        "keep",
+        "finish",
         [
-            *(keys.private(identity), key or keys.retry, *_counted(keys, day)),
-            *(keys.cancelled, keys.expired, *results),
+            *(keys.private(identity), one.place, *_counted(keys, day)),
+            *(keys.cancelled, keys.expired, keys.queues, *results),
         ],
         words,
     )
@@ -301,30 +269,6 @@ def script_keep(
 def set_result(keys: Keys, result: ResultToStore) -> Command:
     """Return the step that keeps a result alone, for a job that no private hash holds."""
     return command("SET", keys.result(result.jid), result.text, "EX", result.seconds)
-
-
-def script_requeue(
-    keys: Keys,
-    identity: str,
-    field: str,
-    text: bytes,
-    queue: str,
-    *,
-    day: str,
-    executed: bool = False,
-    failed: bool = False,
-    repeated: bool = False,
-) -> Script:
-    """Return the step that moves an interrupted job to the head of a queue, like a push. [ITER-4]
-
-    It does not count as the return of an unfinished job [REL-7]. `executed` and `failed` tell how
-    the counters count it. The reply is 1, or 0 if the job was no longer held.
-    """
-    return Script(
-        "requeue",
-        [keys.private(identity), keys.queue(queue), *_counted(keys, day), keys.queues],
-        [DAY_TTL_S, field, queue, text, int(executed), int(failed), int(repeated)],
-    )
 
 
 def put_back(

@@ -35,9 +35,6 @@ from jobwire.protocol.reliable import (
     recover,
     resign,
     script_done,
-    script_kill,
-    script_requeue,
-    script_retry,
 )
 from jobwire.protocol.reliable import sequence_number as sequence
 from jobwire.protocol.stats import Deliveries, deliveries

@@ -22,12 +22,10 @@ from jobwire.protocol import iteration
 from jobwire.protocol.dead_set import DeadSetLimits, dead_key
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.reliable import (
+    Finish,
     InFlightJob,
     script_done,
-    script_keep,
-    script_kill,
-    script_requeue,
-    script_retry,
+    script_finish,
     set_result,
 )
 from jobwire.protocol.results import ResultToStore
@@ -318,86 +316,53 @@ class Outbox:
         self._on_failure()
 
     def _script(self, group: Sequence[Entry], day: str) -> Command | Script:
-        """Return the call that stores outcomes of one type."""
-        held, outcome, repeated = group[0].held, group[0].outcome, group[0].repeated
-        keys, me = self._keys, self._identity
-        result = group[0].result
-        if isinstance(outcome, AlreadyAcknowledged):
-            return set_result(keys, result or _NO_RESULT)
-        if result is not None or isinstance(outcome, Snoozed | Expired | Cancelled):
-            return self._keep_script(outcome, group, day)
-        match outcome:
-            case Done() | Discard():
-                fields = [entry.held.field for entry in group]
-                failed = isinstance(outcome, Discard)
-                return script_done(keys, me, fields, failed=failed, day=day, repeated=repeated)
-            case Retry():
-                retries = [
-                    (entry.held.field, entry.outcome.at, entry.outcome.text)
-                    for entry in group
-                    if isinstance(entry.outcome, Retry)
-                ]
-                return script_retry(keys, me, retries, day=day, repeated=repeated)
-            case Kill(text, counted):
-                return script_kill(
-                    *(keys, me, held.field, text, self._dead_limits()),
-                    day=day,
-                    counted=counted,
-                    repeated=repeated,
-                )
-            case Requeue(text):
-                return script_requeue(
-                    *(keys, me, held.field, text, held.queue),
-                    day=day,
-                    repeated=repeated,
-                )
-            case Unreadable(problem):
-                return script_kill(
-                    *(keys, me, held.field, held.text, self._dead_limits()),
-                    day=day,
-                    key=dead_key(keys, problem),
-                    counted=False,
-                    repeated=repeated,
-                )
+        """Return the call that stores outcomes of one kind."""
+        first = group[0]
+        keys, me, repeated = self._keys, self._identity, first.repeated
+        if isinstance(first.outcome, AlreadyAcknowledged):
+            return set_result(keys, first.result or _NO_RESULT)
+        if first.result is None and isinstance(first.outcome, Done | Discard):
+            fields = [entry.held.field for entry in group]
+            failed = isinstance(first.outcome, Discard)
+            return script_done(keys, me, fields, failed=failed, day=day, repeated=repeated)
+        ends = [(entry.held.field, self._finish(entry)) for entry in group]
+        limits = self._dead_limits() if ends[0][1].trimmed else None
+        return script_finish(keys, me, ends, day=day, limits=limits, repeated=repeated)
 
-    def _keep_script(self, outcome: Outcome, group: Sequence[Entry], day: str) -> Script:
-        """Return the script call that stores outcomes of one type with their results."""
-        limits = self._dead_limits() if isinstance(outcome, Kill) else None
-        ends = []
-        for entry in group:
-            score, text, cancelled = 0.0, b"", ""
-            match entry.outcome:
-                case Retry(text, score) | Snoozed(text, score):
-                    pass
-                case Cancelled(cancelled):
-                    pass
-                case Kill(text):
-                    score = 0.0 if limits is None else limits.now
-            ends.append((entry.held.field, score, text, entry.result or _NO_RESULT, cancelled))
-        return script_keep(
-            *(self._keys, self._identity, ends),
-            day=day,
-            key=self._keys.dead
-            if limits is not None
-            else self._keys.schedule
-            if isinstance(outcome, Snoozed)
-            else self._keys.retry,
-            dead_limits=limits,
-            executed=not isinstance(outcome, Snoozed | Expired)
-            and (not isinstance(outcome, Kill) or outcome.counted),
-            failed=isinstance(outcome, Discard | Retry)
-            or (isinstance(outcome, Kill) and outcome.counted),
-            expired=isinstance(outcome, Expired),
-            repeated=group[0].repeated,
-        )
+    def _finish(self, entry: Entry) -> Finish:
+        """Return an outcome in the words of the script."""
+        keys, result = self._keys, entry.result
+        match entry.outcome:
+            case Retry(text, at):
+                return Finish(keys.retry, text, at, failed=True, result=result)
+            case Kill(text, counted):
+                return Finish(
+                    *(keys.dead, text),
+                    executed=counted,
+                    failed=counted,
+                    trimmed=True,
+                    result=result,
+                )
+            case Snoozed(text, at):
+                return Finish(keys.schedule, text, at, executed=False, result=result)
+            case Requeue(text):
+                queue = entry.held.queue
+                return Finish(keys.queue(queue), text, queue=queue, executed=False, result=result)
+            case Unreadable(problem):
+                place = dead_key(keys, problem)
+                return Finish(place, entry.held.text, executed=False, trimmed=True)
+            case Expired():
+                return Finish(keys.retry, executed=False, expired=True, result=result)
+            case Cancelled(jid):
+                return Finish(keys.retry, cancelled=jid, result=result)
+            case Done() | Discard() | AlreadyAcknowledged():
+                failed = isinstance(entry.outcome, Discard)
+                return Finish(keys.retry, failed=failed, result=result)
 
 
 def _report_lost(group: Sequence[Entry], reply: object) -> None:
     """Log jobs that were put back while they ran."""
-    if isinstance(reply, list):
-        gone = {field.decode() for field in reply}
-    else:
-        gone = {entry.held.field for entry in group} if reply == 0 else set()
+    gone = {field.decode() for field in reply} if isinstance(reply, list) else set()
     for entry in group if gone else ():
         if entry.held.field in gone and not entry.repeated:
             entry.lost = True

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from typing import Any
 
 from harness.servers import Server
 from jobwire.connection.sync import SyncRedis
 from jobwire.protocol.dead_set import DeadSetLimits
 from jobwire.protocol.keys import Keys
-from jobwire.protocol.reliable import fetch, script_done, script_kill, script_requeue, script_retry
+from jobwire.protocol.reliable import Finish, fetch, script_done, script_finish
+from jobwire.protocol.results import ResultToStore
 from jobwire.protocol.wire import Op, Script, Step
 
 NOW = 1_795_192_067.25
@@ -64,6 +66,77 @@ class Shell:
             key.decode().removeprefix("stat:"): int(self.plain.get(key) or 0)
             for key in self.plain.keys("stat:*")
         }
+
+
+def script_retry(
+    keys: Keys, identity: str, retries: Sequence[tuple[str, float, bytes]], **more: Any
+) -> Script:
+    """Return the step that moves jobs to the retry set."""
+    ends = [(field, Finish(keys.retry, text, at, failed=True)) for field, at, text in retries]
+    return script_finish(keys, identity, ends, **more)
+
+
+def script_kill(
+    keys: Keys,
+    identity: str,
+    field: str,
+    text: bytes,
+    limits: DeadSetLimits,
+    *,
+    key: str | None = None,
+    counted: bool = True,
+    **more: Any,
+) -> Script:
+    """Return the step that moves a job to the dead set."""
+    end = Finish(key or keys.dead, text, executed=counted, failed=counted, trimmed=True)
+    return script_finish(keys, identity, [(field, end)], limits=limits, **more)
+
+
+def script_requeue(
+    keys: Keys,
+    identity: str,
+    field: str,
+    text: bytes,
+    queue: str,
+    *,
+    executed: bool = False,
+    failed: bool = False,
+    **more: Any,
+) -> Script:
+    """Return the step that moves a job to the head of a queue."""
+    end = Finish(keys.queue(queue), text, queue=queue, executed=executed, failed=failed)
+    return script_finish(keys, identity, [(field, end)], **more)
+
+
+def script_keep(
+    keys: Keys,
+    identity: str,
+    ends: Sequence[tuple[str, float, bytes, ResultToStore, str]],
+    *,
+    key: str | None = None,
+    dead_limits: DeadSetLimits | None = None,
+    executed: bool = True,
+    failed: bool = False,
+    expired: bool = False,
+    **more: Any,
+) -> Script:
+    """Return the step that ends jobs and keeps their results."""
+    made = [
+        (
+            field,
+            Finish(
+                *(key or keys.retry, text, score),
+                executed=executed,
+                failed=failed,
+                expired=expired,
+                trimmed=dead_limits is not None,
+                cancelled=cancelled,
+                result=result if result.text else None,
+            ),
+        )
+        for field, score, text, result, cancelled in ends
+    ]
+    return script_finish(keys, identity, made, limits=dead_limits, **more)
 
 
 def outcome(name: str, field: str, *, repeated: bool = False) -> Script:

@@ -20,19 +20,21 @@ from jobwire.protocol.keys import Keys
 from jobwire.protocol.periodic import Tick
 from jobwire.protocol.periodic_entry import PeriodicEntry, StoredEntry
 from jobwire.protocol.promotion import promote_batch
-from jobwire.protocol.reliable import (
-    fetch,
-    put_back,
-    recover,
-    script_done,
+from jobwire.protocol.reliable import fetch, put_back, recover, script_done
+from jobwire.protocol.results import ResultToStore
+from tests.integration.clients import listening
+from tests.integration.scripts.shell import (
+    DAY,
+    KEYS,
+    ME,
+    NOW,
+    Shell,
+    one,
     script_keep,
     script_kill,
     script_requeue,
     script_retry,
 )
-from jobwire.protocol.results import ResultToStore
-from tests.integration.clients import listening
-from tests.integration.scripts.shell import DAY, KEYS, ME, NOW, Shell, one
 from tests.server_fixtures import ServerFactory
 
 KEPT = ResultToStore("9f2c1b7a4d3e5f60718293a4", 60, b'{"outcome":"retry","at":1.5}')

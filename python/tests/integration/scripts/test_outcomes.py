@@ -8,13 +8,7 @@ import pytest
 
 from jobwire import RedisRefused
 from jobwire.protocol.dead_set import DeadSetLimits, kill
-from jobwire.protocol.reliable import (
-    script_done,
-    script_keep,
-    script_kill,
-    script_requeue,
-    script_retry,
-)
+from jobwire.protocol.reliable import script_done
 from jobwire.protocol.results import ResultToStore
 from jobwire.protocol.stats import DAY_TTL_S, Deliveries, count, deliveries
 from jobwire.protocol.wire import Script
@@ -31,6 +25,10 @@ from tests.integration.scripts.shell import (
     Shell,
     one,
     outcome,
+    script_keep,
+    script_kill,
+    script_requeue,
+    script_retry,
 )
 
 # done
@@ -161,10 +159,10 @@ def test_bury_stores_and_counts(shell: Shell) -> None:
     """DEAD-1 and STAT-1: the score is now."""
     [field] = shell.hold(b"old")
     call = script_kill(KEYS, ME, field, b"new", DeadSetLimits(NOW), counted=True, day=DAY)
-    assert shell.step(call) == 1
+    assert shell.step(call) == []
     assert shell.plain.zrange("dead", 0, -1, withscores=True) == [(b"new", NOW)]
     assert shell.numbers()["processed"] == shell.numbers()["failed"] == 1
-    assert shell.step(call) == 0
+    assert shell.step(call) == [field.encode()]
 
 
 def test_what_cannot_be_read_is_buried_uncounted(shell: Shell) -> None:
@@ -232,13 +230,13 @@ def test_again_is_a_push(shell: Shell, executed: bool, failed: bool) -> None:
     [field] = shell.hold(b"old", queue="a:b")
     shell.push("a:b", b"waiting")
     call = script_requeue(KEYS, ME, field, BINARY, "a:b", day=DAY, executed=executed, failed=failed)
-    assert shell.step(call) == 1
+    assert shell.step(call) == []
     assert shell.queue("a:b") == [b"waiting", BINARY]
     assert shell.plain.smembers(KEYS.queues) == {b"a:b"}
     assert not shell.plain.exists(PRIVATE, KEYS.returned, KEYS.returned_at)
     counted = ["processed"] * executed + ["failed"] * failed
     assert shell.numbers() == {name: 1 for kind in counted for name in (kind, f"{kind}:{DAY}")}
-    assert shell.step(call) == 0
+    assert shell.step(call) == [field.encode()]
     assert shell.plain.llen(KEYS.queue("a:b")) == 2
 
 

@@ -9,7 +9,7 @@ import pytest
 from jobwire.protocol.dead_set import DeadSetLimits
 from jobwire.protocol.payload import decode
 from jobwire.protocol.poison import MAX_RECOVERIES, poisoned
-from jobwire.protocol.reliable import REMEMBER_RETURNED_S, fetch, put_back, recover, script_kill
+from jobwire.protocol.reliable import REMEMBER_RETURNED_S, fetch, put_back, recover
 from tests.integration.scripts.shell import (
     BINARY,
     DAY,
@@ -21,6 +21,7 @@ from tests.integration.scripts.shell import (
     Shell,
     digest,
     outcome,
+    script_kill,
 )
 
 
