@@ -23,8 +23,8 @@ from jobwire.protocol.reliable import (
     script_retry,
 )
 from jobwire.protocol.wire import command, once
-from jobwire.worker.fetch.outbox import Entry, Outbox
-from jobwire.worker.fetch.source import DONE
+from jobwire.worker.outcome.outbox import Entry, Outbox
+from jobwire.worker.outcome.outcomes import DONE
 
 JOBS = 100
 KEYS = Keys()

@@ -12,13 +12,13 @@ from jobwire.connection.sync import SyncRedis
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.metrics import Metrics
 from jobwire.protocol.reliable import InFlightJob
-from jobwire.protocol.results import Kept
-from jobwire.worker.execute.compiled_job import JobTable, Marks
+from jobwire.protocol.results import ResultToStore
+from jobwire.worker.execute.compiled_job import CancelledIds, JobTable
 from jobwire.worker.execute.event_loop import AsyncLoop
 from jobwire.worker.execute.iterating import Iterations
 from jobwire.worker.execute.outcome_policy import OutcomePolicy
 from jobwire.worker.execute.processor import Processor
-from jobwire.worker.fetch.source import Outcome
+from jobwire.worker.outcome.outcomes import Outcome
 
 JOBS = 1_000  # of one round: a figure is for this number of jobs
 
@@ -40,17 +40,21 @@ class Memory:
     def take(self, ran: float | None) -> InFlightJob | None:
         return next(self._jobs, None)
 
-    def record(self, held: InFlightJob, outcome: Outcome, kept: Kept | None = None) -> None:
+    def record(
+        self, held: InFlightJob, outcome: Outcome, result: ResultToStore | None = None
+    ) -> None:
         self.recorded += 1
 
-    def store(self, held: InFlightJob, outcome: Outcome, kept: Kept | None = None) -> bool:
+    def store(
+        self, held: InFlightJob, outcome: Outcome, result: ResultToStore | None = None
+    ) -> bool:
         self.recorded += 1
         return True
 
     def acknowledge(self, held: InFlightJob) -> bool:
         return True
 
-    def ran(self, *, failed: bool, kept: Kept | None = None) -> None:
+    def ran(self, *, failed: bool, result: ResultToStore | None = None) -> None:
         self.recorded += 1
 
     def flush_soon(self) -> None:
@@ -116,7 +120,7 @@ def test_a_thousand_jobs_of_one_processor(
             outcome_policy=OutcomePolicy(app, memory, lambda: 8, 25, 3, True),
             counters=metrics.for_thread(),
             watch=lambda: None,
-            marks=Marks(),
+            cancelled_ids=CancelledIds(),
         )
         processor.start()
         assert processor.join(60)

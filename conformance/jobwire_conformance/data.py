@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +19,14 @@ __all__ = [
     "OFFERS",
     "ROBUST",
     "Requirement",
+    "cases",
     "cases_directory",
+    "checked",
     "checkout",
     "claims_of",
     "complete",
     "level_of",
     "mutants_directory",
-    "named_files",
     "record",
     "reference_directory",
     "required_claims",
@@ -123,17 +123,28 @@ def sets_directory() -> Path:
     return _own("sets")
 
 
-def named_files(directory: Path) -> list[Path]:
-    """Return the JSON files in all folders of a directory, by name. The folders are areas.
+def cases(directory: Path) -> dict[str, tuple[Path, Mapping[str, Any]]]:
+    """Return the cases of a directory by name, each with its file. The folders are areas.
 
     Raises:
-        SuiteFault: Two files have the same name, which is the identity of a case.
+        SuiteFault: A file is not an array of cases, or two cases have the same name.
     """
-    paths = sorted(directory.rglob("*.json"), key=lambda path: path.name)
-    for former, path in pairwise(paths):
-        if former.name == path.name:
-            raise SuiteFault(f"{former} and {path} have the same name; rename the newer one")
-    return paths
+    found: dict[str, tuple[Path, Mapping[str, Any]]] = {}
+    for path in sorted(directory.rglob("*.json")):
+        several = _load(path)
+        if not isinstance(several, list) or not all("case" in raw for raw in several):
+            raise SuiteFault(f"{path}: not an array of cases")
+        for raw in several:
+            if (former := found.setdefault(raw["case"], (path, raw)))[1] is not raw:
+                places = f"{former[0]} and {path}"
+                raise SuiteFault(f"{places}: two cases {raw['case']}; rename the newer one")
+    return dict(sorted(found.items()))
+
+
+def checked(case: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the ids of the checks of a case, as its file has it."""
+    yield from (step["check"] for step in case["steps"] if "check" in step)
+    yield from case.get("crash", {}).get("check", ())
 
 
 @cache

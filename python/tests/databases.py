@@ -7,7 +7,7 @@ import json
 from functools import cache
 from typing import Any
 
-from jobwire.connection import data
+from jobwire.connection import resources
 
 VERSIONS = ("6.4.1", "7.3.2", "8.1.7")
 
@@ -24,7 +24,7 @@ def databases() -> dict[str, list[dict[str, Any]]]:
 
 def recorded(version: str) -> list[dict[str, Any]]:
     """Return the recordings of a release of Sidekiq."""
-    path = data.path("fixtures") / "sidekiq" / version / "states.json"
+    path = resources.path("fixtures") / "sidekiq" / version / "states.json"
     found: list[dict[str, Any]] = json.loads(path.read_text("utf-8"))
     return found
 

@@ -32,8 +32,8 @@ from operator import itemgetter
 from pathlib import Path
 
 from harness.servers import wait_until
-from tests.tools.markdown import FENCE, ROOT, Block, blocks
 from tests.workers import PYTHON, environment
+from tools.markdown import FENCE, ROOT, Block, blocks
 
 STOP = re.compile(r"^Press Ctrl-C", re.MULTILINE)
 SERVER = re.compile(r"jobwire dev --server-only\b")

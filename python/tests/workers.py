@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import random
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Self
 
@@ -17,10 +19,20 @@ from harness.servers import Reaper, Server, clean_environment, wait_until
 from jobwire import App
 from jobwire.application.config import CapsuleConfig, WorkerConfig
 from jobwire.worker import Launcher
-from jobwire.worker.fetch.timings import Timings
+from jobwire.worker.base.timings import Timings
 from tests import forking
 
 PYTHON = Path(__file__).resolve().parents[1]
+
+
+def free_port() -> int:
+    """Return a free port below those that the system chooses, which the servers of tests use."""
+    while True:
+        port = random.SystemRandom().randrange(
+            10_000, 20_000
+        )  # unlike others, not seeded by Hypothesis
+        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
 
 
 def brisk(**seconds: Any) -> Timings:

@@ -20,7 +20,7 @@ import jobwire
 from jobwire.application.config import CapsuleConfig, WorkerConfig
 from jobwire.iterables import over_sequence
 from jobwire.protocol.iteration import Cursor
-from jobwire.worker.fetch.timings import Timings
+from jobwire.worker.base.timings import Timings
 from jobwire.worker.process import process
 
 RUN = os.environ["JOBWIRE_RUN"]

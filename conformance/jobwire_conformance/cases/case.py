@@ -22,7 +22,7 @@ _REBUILDS = frozenset(["cluster", "monitor", "user"])
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One case: the content of one file."""
+    """One case."""
 
     name: str
     title: str
@@ -78,39 +78,44 @@ def load(directory: Path | None = None, names: Collection[str] = ()) -> list[Cas
     Raises:
         SuiteFault: A case is wrong.
     """
-    paths = data.named_files(directory or data.cases_directory())
-    if names:
-        paths = [p for p in paths if any(fnmatch.fnmatchcase(p.stem, name) for name in names)]
-    read = load_file if directory or names else _own
-    return [read(path) for path in paths]
+    if directory is None and not names:
+        return [*_own()]
+    return [
+        _examined(raw, f"{path}: {name}")
+        for name, (path, raw) in data.cases(directory or data.cases_directory()).items()
+        if not names or any(fnmatch.fnmatchcase(name, pattern) for pattern in names)
+    ]
 
 
 def load_file(path: Path) -> Case:
-    """Return one case.
+    """Return the case in a file of its own, which has its name.
 
     Raises:
         SuiteFault: The case is wrong.
     """
-    raw = _json(path)
-    for place, problem in _misfits(raw):
-        where = "/".join(map(str, [*place, *problem.absolute_path]))
-        raise SuiteFault(f"{path}: {where}: {_deepest(problem)}")
-    case = _case(raw)
-    for fault in _faults(case, path):
-        raise SuiteFault(f"{path}: {fault}")
+    try:
+        raw = json.loads(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise SuiteFault(f"{path}: {error}") from None
+    case = _examined(raw, str(path))
+    if path.stem != case.name:
+        raise SuiteFault(f"{path}: a case named {case.name!r} must be in {case.name}.json")
     return case
 
 
 @cache
-def _own(path: Path) -> Case:
-    return _case(_json(path))
+def _own() -> Sequence[Case]:
+    return [_case(raw) for _, raw in data.cases(data.cases_directory()).values()]
 
 
-def _json(path: Path) -> Any:
-    try:
-        return json.loads(path.read_bytes())
-    except (OSError, ValueError) as error:
-        raise SuiteFault(f"{path}: {error}") from None
+def _examined(raw: Any, source: str) -> Case:
+    for place, problem in _misfits(raw):
+        where = "/".join(map(str, [*place, *problem.absolute_path]))
+        raise SuiteFault(f"{source}: {where}: {_deepest(problem)}")
+    case = _case(raw)
+    for fault in _faults(case):
+        raise SuiteFault(f"{source}: {fault}")
+    return case
 
 
 def _case(raw: Mapping[str, Any]) -> Case:
@@ -186,9 +191,7 @@ def _deepest(problem: Any) -> str:
     return str(problem.message)[:300]
 
 
-def _faults(case: Case, path: Path) -> Iterator[str]:
-    if path.stem != case.name:
-        yield f"a case named {case.name!r} must be in {case.name}.json"
+def _faults(case: Case) -> Iterator[str]:
     if not case.requirements:
         yield "the case has no check"
     known = data.requirements()

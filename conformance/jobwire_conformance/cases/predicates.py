@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from jobwire_conformance.cases.words import describe
+from jobwire_conformance.cases.describe import describe
 
 __all__ = ["OF_JOBS", "OF_PROCESSES", "SUBJECTS", "Predicate", "Raw", "named", "predicates", "text"]
 

@@ -12,9 +12,12 @@ from collections.abc import Sequence
 __all__ = ["is_random", "unevenness"]
 
 _LEAST_TEXTS = 3
-_MOST_ALIKE = 4  # of three texts of 24 hexadecimal digits, five or more once in 10^7
+_MAX_ALIKE = 4  # of three texts of 24 hexadecimal digits, five or more once in 10^7
 _PARTS = 10
-_FEWEST, _MOST = 0.45, 1.6  # of the expected number in a part; for 1,000 draws, once in 10^8
+_MIN_SHARE, _MAX_SHARE = (
+    0.45,
+    1.6,
+)  # of the expected number in a part; for 1,000 draws, once in 10^8
 _WIDEST = 2.5  # of the mean gap; that of 1,000 draws is about 7
 _DISTINCT = 0.9  # of the draws
 
@@ -28,7 +31,7 @@ def is_random(texts: Sequence[str]) -> bool:
     if len(texts) < _LEAST_TEXTS or len({len(text) for text in texts}) != 1:
         return False
     alike = sum(len(set(digits)) == 1 for digits in zip(*texts, strict=True))
-    return len(set(texts)) == len(texts) and alike <= _MOST_ALIKE
+    return len(set(texts)) == len(texts) and alike <= _MAX_ALIKE
 
 
 def unevenness(draws: Sequence[float], low: float, high: float) -> str | None:
@@ -44,7 +47,7 @@ def unevenness(draws: Sequence[float], low: float, high: float) -> str | None:
     expected = len(draws) / _PARTS
     counts = Counter(min(int((x - low) / (high - low) * _PARTS), _PARTS - 1) for x in draws)
     for part in range(_PARTS):
-        if not _FEWEST * expected <= counts[part] <= _MOST * expected:
+        if not _MIN_SHARE * expected <= counts[part] <= _MAX_SHARE * expected:
             return f"{counts[part]} draws in part {part + 1} of {_PARTS}"
     if (distinct := len(set(draws))) < _DISTINCT * len(draws):
         return f"{distinct} different draws"

@@ -151,7 +151,7 @@ def extract(root: Path, write: bool) -> int:
     schema/registry.json; lua/README.md, with the SHA-1 and the contract of each script; and the
     table of mistakes in SPEC.md.
     """
-    from jobwire_conformance.spec import lints, registry, scripts, traps
+    from jobwire_conformance.spec import lints, mistakes, registry, scripts
 
     document = _checkout(root)
     if isinstance(document, str):
@@ -166,7 +166,7 @@ def extract(root: Path, write: bool) -> int:
         return 0
     texts = {
         "schema/registry.json": registry.render(registry.build(document)),
-        "SPEC.md": traps.updated(root),
+        "SPEC.md": mistakes.updated(root),
     }
     if not [*scripts.undescribed(root, document)]:  # the check says which
         texts["lua/README.md"] = scripts.page(root, document)

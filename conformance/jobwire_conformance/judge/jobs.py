@@ -7,8 +7,8 @@ from typing import Any
 
 from jobwire_conformance.judge import payloads
 from jobwire_conformance.judge.ledger import Finding
-from jobwire_conformance.judge.memory import Origin
 from jobwire_conformance.judge.payloads import Breach
+from jobwire_conformance.judge.seen_payloads import Origin
 from jobwire_conformance.judge.stream import JudgeContext, Step, Unit, canonical
 from jobwire_conformance.wire.call import script_sha
 from jobwire_conformance.wire.commands import keys_of, spec_of
@@ -135,15 +135,15 @@ class JobRules:
             context.expect("queues", name, _LINK, "KEY-1", step, expected, seen)
 
     def _at_tail(self, step: Step, text: bytes, key: str) -> None:
-        memory = self._context.memory
-        place = memory.place(text, step.record.sent)
+        seen_payloads = self._context.seen_payloads
+        place = seen_payloads.place(text, step.record.sent)
         self._context.promises.keep("moved", str(hash(text)))
         if place is not None:
             same = place in (key, "") or place.startswith("jobwire:")
             self._judge("FETCH-6", same, step, f"put back into {place}", f"put back into {key}")
             return
         job, _ = payloads.parse(text)
-        origin = memory.origin(job.get("jid") if job else None, step.record.sent)
+        origin = seen_payloads.origin(job.get("jid") if job else None, step.record.sent)
         if origin is None:
             seen = "insertion at the tail"
             self._judge("PUSH-1", False, step, "LPUSH: insertion at the head", seen)
@@ -154,15 +154,15 @@ class JobRules:
 
     def _at_head(self, step: Step, text: bytes, key: str) -> str | None:
         """Judge a push; return the jid if it is a first one."""
-        memory, ledger = self._context.memory, self._ledger
+        seen_payloads, ledger = self._context.seen_payloads, self._ledger
         ledger.exercise("PUSH-1")
         job = self._parsed(step, text)
         jid = job.get("jid") if job else None
-        origin = memory.origin(jid, step.record.sent)
+        origin = seen_payloads.origin(jid, step.record.sent)
         if origin is not None and origin.text == text and origin.taken and origin.key == key:
             expected = "RPUSH, so that a job that is put back runs next"
             self._judge("FETCH-6", False, step, expected, "put back at the head")
-        if job is None or memory.knows(text, step.record.sent):
+        if job is None or seen_payloads.knows(text, step.record.sent):
             return None
         queue, name = job.get("queue"), key.removeprefix("queue:")
         # In a bulk, the fault is the use of one job's queue or time for all jobs.
@@ -232,7 +232,7 @@ class JobRules:
         for score, text in pairs:
             time = self._score(step, score)
             self._context.promises.keep("moved", str(hash(text)))
-            if self._context.memory.knows(text, step.record.sent):
+            if self._context.seen_payloads.knows(text, step.record.sent):
                 self._ledger.exercise("INSP-8" if key == "schedule" else "KEY-3")
                 if key == "dead":
                     self._ledger.exercise("EXEC-3")
@@ -263,7 +263,7 @@ class JobRules:
         if job is None:
             return []
         jid = job.get("jid")
-        origin = self._context.memory.origin(jid, step.record.sent)
+        origin = self._context.seen_payloads.origin(jid, step.record.sent)
         if key == "schedule":
             absent = "at" not in job
             expected = "no at, because the score is the time"
@@ -416,7 +416,7 @@ class JobRules:
             elif isinstance(reply, bytes | list):
                 key = context.key(step.words[1])
                 if key in _SETS or key.startswith(("queue:", "jobwire:")):
-                    context.memory.read(
+                    context.seen_payloads.read(
                         reply, key, step.record.at, taken=name.startswith(("ZPOP", "BZPOP"))
                     )
 
@@ -424,7 +424,7 @@ class JobRules:
         context = self._context
         if not key.startswith("queue:"):
             return
-        for text in context.memory.read(reply, key, step.record.at, taken=True):
+        for text in context.seen_payloads.read(reply, key, step.record.at, taken=True):
             job, breaches = payloads.parse(text)
             if job is None and {breach.rule for breach in breaches} & {"PAY-1", "PAY-3"}:
                 if text.lstrip()[:1] in (b"[", b'"', b"n", b"t", b"f") or text.isdigit():
@@ -434,16 +434,16 @@ class JobRules:
                 context.expect("moved", str(hash(text)), 30.0, "EXEC-3", step, expected, seen)
 
     def _script_read(self, step: Step, sha: str, keys: list[str]) -> None:
-        memory, reply = self._context.memory, step.reply
+        seen_payloads, reply = self._context.seen_payloads, step.reply
         if canonical(sha) == "fetch" and isinstance(reply, list) and reply:
             entries = reply[0] if isinstance(reply[0], list) else []
             for field, payload in zip(entries[::4], entries[1::4], strict=False):
                 name = self._context.key(field).partition(":")[2]
-                memory.read(payload, f"queue:{name}", step.record.at, taken=True)
+                seen_payloads.read(payload, f"queue:{name}", step.record.at, taken=True)
             return
         places = [key for key in keys if key in _SETS or key.startswith("queue:")]
         key = places[0] if len(places) == 1 else ""
-        for text in memory.read(reply, key, step.record.at, taken=True):
+        for text in seen_payloads.read(reply, key, step.record.at, taken=True):
             if sha in _SIDEKIQ_POPS:
                 job, _ = payloads.parse(text)
                 self._popped[str(job.get("jid") if job else None)] = self._context.now
@@ -453,7 +453,7 @@ class JobRules:
     def _parsed(self, step: Step, text: bytes, rule: str | None = "PAY-1") -> dict[str, Any] | None:
         job, breaches = payloads.parse(text)
         ledger = self._ledger
-        if self._context.memory.knows(text, step.record.sent):
+        if self._context.seen_payloads.knows(text, step.record.sent):
             return job
         for examined in ("PAY-3", "PAY-4", "PAY-8", "KEY-3" if rule == "KEY-3" else "PAY-1"):
             ledger.exercise(examined)

@@ -219,9 +219,9 @@ class ProcessRules:
                 continue
             raw = text.encode("utf-8", "surrogatepass")
             job, _ = payloads.parse(raw)
-            origin = context.memory.origin(job.get("jid") if job else None, step.record.sent)
+            origin = context.seen_payloads.origin(job.get("jid") if job else None, step.record.sent)
             if origin is not None and origin.taken:
-                same = context.memory.knows(raw, step.record.sent)
+                same = context.seen_payloads.knows(raw, step.record.sent)
                 self._judge("EXEC-5", same, step, "the payload as fetched", text[:80])
 
     def _lock(self, step: Step) -> None:

@@ -33,7 +33,7 @@ _LIMITS = {
     "minimum": "a number not below {}",
     "uniqueItems": "no element twice",
 }
-_LONGEST = 60  # characters of a value in a message
+_MAX_CHARACTERS = 60  # characters of a value in a message
 
 
 class Breach(NamedTuple):
@@ -102,7 +102,7 @@ def _seen(error: Any) -> str:
     if missing is not None:
         return f"{missing[2]} without {missing[1]}" if missing[2] else f"no field {missing[1]}"
     text = json.dumps(error.instance, ensure_ascii=False, default=str)
-    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
+    return text if len(text) <= _MAX_CHARACTERS else f"{text[: _MAX_CHARACTERS - 3]}..."
 
 
 def _expected(error: Any) -> str:

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 from jobwire_conformance.data import scripts
 from jobwire_conformance.judge.ledger import Finding, Ledger
-from jobwire_conformance.judge.memory import Memory
 from jobwire_conformance.judge.record import Record
+from jobwire_conformance.judge.seen_payloads import SeenPayloads
 from jobwire_conformance.wire.call import name_of, script_sha
 from jobwire_conformance.wire.resp import Refusal
 
@@ -86,7 +86,7 @@ class JudgeContext:
 
     Attributes:
         ledger: The findings.
-        memory: The payloads that the application has read.
+        seen_payloads: The payloads that the application has read.
         promises: The commands that must follow.
         namespace: Prefix of every key.
         generated: True if no caller gave a jid, so that every jid is the application's own.
@@ -97,7 +97,7 @@ class JudgeContext:
     ledger: Ledger
     namespace: str = ""
     generated: bool = False
-    memory: Memory = field(default_factory=Memory)
+    seen_payloads: SeenPayloads = field(default_factory=SeenPayloads)
     promises: Promises = field(default_factory=Promises)
     now: float = 0.0
     registered: set[str] = field(default_factory=set)

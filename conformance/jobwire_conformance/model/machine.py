@@ -15,7 +15,7 @@ from jobwire_conformance.model.pools import LONE, deep, fields, texts, values
 
 __all__ = ["machine"]
 
-_MOST = 8  # jobs at a time; more jobs would only make an example longer
+_MAX_JOBS = 8  # jobs at a time; more jobs would only make an example longer
 _queue = st.sampled_from(QUEUES)
 _args = st.lists(values(), min_size=1, max_size=3)
 _delays = st.sampled_from((1000.0, 2000.0, 5000.0, -60.0))
@@ -60,7 +60,7 @@ class _Machine(RuleBasedStateMachine):
         return self.model.claims(*claims)
 
     def _room(self) -> bool:
-        return self.model.jobs < _MOST
+        return self.model.jobs < _MAX_JOBS
 
     def _kind(self, data: st.DataObject) -> tuple[str, list[Any]]:
         kind = data.draw(st.sampled_from(self.model.kinds))

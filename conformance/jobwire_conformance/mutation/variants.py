@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -88,36 +89,41 @@ class Trial:
 
 
 def load(names: Sequence[str] = ()) -> list[Variant]:
-    """Return the variants whose names match one of the patterns, or all.
+    """Return the variants whose names match one of the patterns, or all, by name.
 
     Raises:
-        SuiteFault: A file is wrong.
+        SuiteFault: A variant is wrong, or two have the same name.
         Usage: There is none of these names.
     """
     directory = data.variants_directory()
-    paths = [
-        path
-        for path in sorted(directory.glob("*.json"))
-        if not names or any(fnmatch.fnmatchcase(path.stem, name) for name in names)
-    ]
-    if not paths:
+    every = sorted(
+        (variant for path in directory.glob("*.json") for variant in _load(path)),
+        key=lambda variant: variant.name,
+    )
+    for former, variant in pairwise(every):
+        if former.name == variant.name:
+            raise SuiteFault(f"two variants have the name {variant.name}; rename the newer one")
+    chosen = [v for v in every if not names or any(fnmatch.fnmatchcase(v.name, n) for n in names)]
+    if not chosen:
         raise Usage(f"no variant {', '.join(names)} in {directory}, which is part of a checkout")
-    return [_load(path) for path in paths]
+    return chosen
 
 
-def _load(path: Path) -> Variant:
+def _load(path: Path) -> list[Variant]:
     try:
-        raw: dict[str, Any] = json.loads(path.read_bytes())
+        several: list[dict[str, Any]] = json.loads(path.read_bytes())
     except (OSError, ValueError) as error:
         raise SuiteFault(f"{path}: {error}") from None
+    return [_variant(raw, f"{path}: {raw.get('variant')}") for raw in several]
+
+
+def _variant(raw: dict[str, Any], source: str) -> Variant:
     for problem in Draft202012Validator(data.schema("variant")).iter_errors(raw):
         place = "/".join(map(str, problem.absolute_path))
-        raise SuiteFault(f"{path}: {place}: {problem.message[:300]}")
-    if raw["variant"] != path.stem:
-        raise SuiteFault(f"{path}: the name is {raw['variant']!r}; it must be that of the file")
+        raise SuiteFault(f"{source}: {place}: {problem.message[:300]}")
     for id_ in (*raw["lawful"], *raw.get("except", ())):
         if id_ not in data.requirements():
-            raise SuiteFault(f"{path}: SPEC.md has no requirement {id_}")
+            raise SuiteFault(f"{source}: SPEC.md has no requirement {id_}")
     return Variant(
         name=raw["variant"],
         title=raw["title"],

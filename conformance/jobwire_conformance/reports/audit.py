@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
+from jobwire_conformance import data
 from jobwire_conformance.data import Requirement, record, requirements_of
 from jobwire_conformance.errors import Usage
 from jobwire_conformance.mutation.kills import Kill, Table
@@ -56,8 +57,8 @@ def load(root: Path) -> Tree:
     return Tree(
         requirements=requirements_of(record(root)),
         cases={
-            path.stem: [*dict.fromkeys(_checks(_json(path)))]
-            for path in sorted((suite / "cases").rglob("*.json"))
+            name: [*dict.fromkeys(data.checked(case))]
+            for name, (_, case) in data.cases(suite / "cases").items()
         },
         mutants={
             mutant["mutant"]: mutant["kills"]
@@ -76,11 +77,6 @@ def _json(path: Path) -> Any:
         raise Usage(f"{path} does not exist; --strict needs a checkout of jobwire") from None
     except (OSError, ValueError) as error:
         raise Usage(f"{path}: {error}") from None
-
-
-def _checks(case: Mapping[str, Any]) -> Iterator[str]:
-    yield from (step["check"] for step in case["steps"] if "check" in step)
-    yield from case.get("crash", {}).get("check", ())
 
 
 def faults(tree: Tree) -> list[str]:

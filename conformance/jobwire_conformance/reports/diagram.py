@@ -17,7 +17,7 @@ _TOP = 34
 _STEP = 40  # for a command and its reply
 _GAP = 22  # for a line of text instead
 _CHARACTER = 7.25  # width of a character of 12 px monospace
-_MOST = 40  # commands in a picture
+_MAX_COMMANDS = 40  # commands in a picture
 _NO_REPLY = ("cut", "kill")  # faults after which the reply does not arrive
 
 
@@ -29,12 +29,16 @@ def diagram(lines: Sequence[TraceLine], title: str) -> str:
     first = [60 + _BETWEEN * number for number in range(len(names))]
     at = dict(zip(names, first, strict=True))
     server = first[-1] + _REACH
-    left_out = max(len(lines) - _MOST, 0)
-    shown = [*lines[: _MOST // 2], *lines[len(lines) - _MOST // 2 :]] if left_out else [*lines]
+    left_out = max(len(lines) - _MAX_COMMANDS, 0)
+    shown = (
+        [*lines[: _MAX_COMMANDS // 2], *lines[len(lines) - _MAX_COMMANDS // 2 :]]
+        if left_out
+        else [*lines]
+    )
     parts: list[str] = []
     y = _TOP + 24
     for number, line in enumerate(shown):
-        if left_out and number == _MOST // 2:
+        if left_out and number == _MAX_COMMANDS // 2:
             parts.append(_text(first[-1] + 10, y, f"{left_out} more commands", "gap"))
             y += _GAP
         if line.note:

@@ -29,7 +29,7 @@ from jobwire_conformance.wire.text import command, reply
 __all__ = ["report_page"]
 
 _AROUND = 4  # commands of the same case to show before and after
-_MOST = 36  # commands in a log
+_MAX_COMMANDS = 36  # commands in a log
 
 
 def report_page(results: Results, trace: Sequence[TraceLine]) -> str:
@@ -203,13 +203,13 @@ def _wire(trace: Sequence[TraceLine], lines: Sequence[int], title: str) -> Itera
     before = [line for line in near if line.number < first][-_AROUND:]
     after = [line for line in near if line.number > last][:_AROUND]
     inner = [line for line in near if first <= line.number <= last]
-    if len(inner) > _MOST:
+    if len(inner) > _MAX_COMMANDS:
         inner = _without_polls(inner)
-    if len(inner) > _MOST:
+    if len(inner) > _MAX_COMMANDS:
         # The commands around the cut and the last ones matter most.
         cut = next((number for number, line in enumerate(inner) if line.fault), 0)
-        start = max(cut - _MOST // 3, 0)
-        inner = [*inner[start : start + _MOST * 2 // 3], *inner[-(_MOST // 3) :]]
+        start = max(cut - _MAX_COMMANDS // 3, 0)
+        inner = [*inner[start : start + _MAX_COMMANDS * 2 // 3], *inner[-(_MAX_COMMANDS // 3) :]]
         inner = sorted({line.number: line for line in inner}.values(), key=lambda at: at.number)
     shown = [*before, *inner, *after]
     yield f"<details open><summary>Sequence diagram, {len(shown)} commands</summary>"

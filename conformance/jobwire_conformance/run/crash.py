@@ -11,8 +11,8 @@ from jobwire_conformance.cases.predicates import OF_JOBS, predicates
 from jobwire_conformance.judge.stream import script_or_command
 from jobwire_conformance.run.checks import CheckResult
 from jobwire_conformance.run.play import Play
+from jobwire_conformance.sandbox.idle import is_answered
 from jobwire_conformance.sandbox.processes import wait_for
-from jobwire_conformance.sandbox.rest import is_answered
 from jobwire_conformance.sandbox.sandbox import Sandbox
 from jobwire_conformance.wire.call import Call
 from jobwire_conformance.wire.faults import Kill, Rule, Side

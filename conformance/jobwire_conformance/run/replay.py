@@ -25,7 +25,7 @@ from jobwire_conformance.wire.text import command, reply
 
 __all__ = ["Replayed", "find", "replay", "wire"]
 
-_MOST = 4000  # characters of a word, and words of a command
+_MAX_LENGTH = 4000  # characters of a word, and words of a command
 _BREAK = f"\n{'':25} -> "
 
 
@@ -141,12 +141,12 @@ def wire(trace: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         head = f"{line.get('ms', 0):9.1f} ms  {line['proc']}"
         if "kind" in line:
             answer = None if line["answer"] is None else line["answer"].encode()
-            yield f"{head:25} {note_text(line['kind'], line['text'], answer, _MOST, _BREAK)}"
+            yield f"{head:25} {note_text(line['kind'], line['text'], answer, _MAX_LENGTH, _BREAK)}"
             continue
         marks = "".join(f"  [{line[name]}]" for name in ("fault",) if line.get(name))
         marks += "" if line.get("sent", True) else "  [never sent]"
-        words = command([*map(_bytes, line["argv"])], _MOST, _MOST)
-        said = reply(None if line["reply"] is None else _bytes(line["reply"]), _MOST)
+        words = command([*map(_bytes, line["argv"])], _MAX_LENGTH, _MAX_LENGTH)
+        said = reply(None if line["reply"] is None else _bytes(line["reply"]), _MAX_LENGTH)
         head += f" {line['conn']}.{line['seq']}"
         yield f"{head:25} {words}"
         yield f"{'':25} -> {said}{marks}"

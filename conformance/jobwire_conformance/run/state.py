@@ -15,8 +15,8 @@ from jobwire_conformance.cases.predicates import Predicate, Raw, named, predicat
 from jobwire_conformance.cases.values import members, plain
 from jobwire_conformance.errors import SuiteFault, Unbound
 from jobwire_conformance.run.metrics import histogram_key
+from jobwire_conformance.sandbox.idle import FORGOTTEN_S, Event
 from jobwire_conformance.sandbox.processes import wait_for
-from jobwire_conformance.sandbox.rest import FORGOTTEN_S, Event
 from jobwire_conformance.sandbox.sandbox import Sandbox
 from jobwire_conformance.sandbox.worker import SandboxWorker
 from jobwire_conformance.wire.call import Call

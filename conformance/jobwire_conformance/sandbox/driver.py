@@ -22,7 +22,7 @@ from jobwire_conformance.wire.text import one_line, visible
 
 __all__ = ["Driver", "Outcome"]
 
-_LONGEST = 64 * 1024 * 1024  # bytes of one response; an inflated backtrace has its own check
+_MAX_BYTES = 64 * 1024 * 1024  # bytes of one response; an inflated backtrace has its own check
 _STREAMS = "write only answers to standard output, and logs to standard error"
 _LONG = 4000  # characters of a request in a message
 
@@ -211,9 +211,9 @@ class Driver:
             if not data:
                 raise self._died()
             received += data
-            if len(received) > _LONGEST:
+            if len(received) > _MAX_BYTES:
                 raise self._fault(
-                    f"more than {_LONGEST >> 20} MiB without an end of line",
+                    f"more than {_MAX_BYTES >> 20} MiB without an end of line",
                     _STREAMS,
                 )
         line, _, rest = received.partition(b"\n")

@@ -9,12 +9,12 @@ from collections.abc import Mapping, Sequence
 
 from jobwire_conformance.config import Config, WorkerProgram
 from jobwire_conformance.errors import AdapterFault
-from jobwire_conformance.sandbox import rest
+from jobwire_conformance.sandbox import idle
 from jobwire_conformance.sandbox.history import History
+from jobwire_conformance.sandbox.idle import Event
 from jobwire_conformance.sandbox.not_started import not_started
 from jobwire_conformance.sandbox.processes import Log, ProcessGroup
 from jobwire_conformance.sandbox.reaper import Reaper
-from jobwire_conformance.sandbox.rest import Event
 from jobwire_conformance.wire.call import Call
 from jobwire_conformance.wire.commands import keys_of
 from jobwire_conformance.wire.proxy import Proxy
@@ -130,7 +130,7 @@ class SandboxWorker:
     def waited(self) -> list[Call]:
         """Return the blocking fetches that ended without a job."""
         ended = [call for call in self.fetches() if call.blocks and call.reply is not None]
-        return [call for call in ended if not rest.brought(call)]
+        return [call for call in ended if not idle.brought(call)]
 
     def wait_ready(self) -> None:
         """Wait for its first fetch, or for a job that it owned before this start.
@@ -171,9 +171,9 @@ class SandboxWorker:
     def unrest(self) -> str | None:
         """Return the reason why the worker is not at rest; None if it is at rest."""
         now, calls = time.monotonic(), self.proxy.snapshot()
-        if not all(rest.is_answered(call, now) for call in calls):
+        if not all(idle.is_answered(call, now) for call in calls):
             return f"{self.name} waits for a reply"
-        if (call := rest.unrepeated(calls, now)) is not None:
+        if (call := idle.unrepeated(calls, now)) is not None:
             name, reply = call.name.decode("utf-8", "replace"), (call.reply or b"")[1:40]
             fate = "which was lost" if call.reply is None else f"which was refused: {reply!r}"
             return f"{self.name} has not repeated {name}, {fate}"
@@ -181,18 +181,18 @@ class SandboxWorker:
         if sum({"begin": 1, "end": -1}.get(event.kind, 0) for event in events) > 0:
             return f"a job runs in {self.name}"
         fetches = self._fetches(calls)
-        bringing = [call for call in fetches if rest.brought(call)]
+        bringing = [call for call in fetches if idle.brought(call)]
         for call in bringing:
             if call.sequence not in self._fetched:
                 # The private hash shows which of its jobs have an outcome.
-                self._fetched[call.sequence] = () if _is_private(call) else rest.jobs_in(call)
-        if (jid := rest.debt(calls, self._fetched, events, now)) is not None:
+                self._fetched[call.sequence] = () if _is_private(call) else idle.jobs_in(call)
+        if (jid := idle.debt(calls, self._fetched, events, now)) is not None:
             return f"{self.name} has not stored the outcome of {jid}"
         last = bringing[-1].at if bringing else 0.0
         if events and not (bringing and _is_private(bringing[-1])):
             # An executor that comes back has done all that follows its job, as far as is known.
             last = max(last, events[-1].at)
-        if self.idle_expected and not rest.is_at_home(fetches, self.concurrency, after=last):
+        if self.idle_expected and not idle.is_at_home(fetches, self.concurrency, after=last):
             return f"{self.name} has not come back for more jobs"
         return None
 

@@ -13,10 +13,10 @@ from typing import Any, Literal
 from jobwire_conformance.config import Config
 from jobwire_conformance.errors import AdapterFault
 from jobwire_conformance.sandbox.driver import Outcome
+from jobwire_conformance.sandbox.idle import Event
 from jobwire_conformance.sandbox.local_server import Database, LocalServer, server_program
 from jobwire_conformance.sandbox.processes import wait_for
 from jobwire_conformance.sandbox.reaper import Reaper
-from jobwire_conformance.sandbox.rest import Event
 from jobwire_conformance.sandbox.sandbox import DEFAULTS, Sandbox
 from jobwire_conformance.sandbox.worker import SandboxWorker
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
+from jobwire_conformance import data
 from jobwire_conformance.spec.citations import Citations
 
 __all__ = ["cases", "recorded"]
@@ -27,9 +25,9 @@ def cases(root: Path) -> dict[str, list[str]]:
     from jobwire_conformance import judge
 
     names: dict[str, set[str]] = {name: {judge.TRAFFIC} for name in judge.IN_EVERY_CASE}
-    for path in directory.rglob("*.json"):
-        for identifier in _checked(json.loads(path.read_bytes())):
-            names.setdefault(identifier, set()).add(path.stem)
+    for name, (_, case) in data.cases(directory).items():
+        for identifier in data.checked(case):
+            names.setdefault(identifier, set()).add(name)
     return {identifier: sorted(found) for identifier, found in names.items()}
 
 
@@ -53,8 +51,3 @@ def recorded(root: Path, citations: Citations) -> set[str]:
             checks = summary.load(path)["checks"]
             found |= {check["requirement"] for check in checks if check["status"] in _OBSERVED}
     return found
-
-
-def _checked(case: Mapping[str, Any]) -> Iterator[str]:
-    yield from (step["check"] for step in case["steps"] if "check" in step)
-    yield from case.get("crash", {}).get("check", ())

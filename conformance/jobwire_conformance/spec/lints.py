@@ -11,13 +11,13 @@ from jobwire_conformance.spec import (
     annexes,
     checks,
     examples,
-    oracle,
+    form_lints,
+    mistakes,
     record,
     registry,
     scripts,
-    strict,
+    sidekiq_evidence,
     trace,
-    traps,
 )
 from jobwire_conformance.spec.citations import Citations
 from jobwire_conformance.spec.document import (
@@ -106,7 +106,7 @@ def annexed(root: Path) -> list[annexes.Annex]:
 
 def of_form(root: Path, document: Document, citations: Citations) -> Iterator[Fault]:
     """Check the form of the text; `jobwire spec check --strict` counts these hits as faults."""
-    for line, lint, problem in strict.hits(document, checks.recorded(root, citations)):
+    for line, lint, problem in form_lints.hits(document, checks.recorded(root, citations)):
         yield Fault(f"SPEC.md:{line}", lint, problem)
 
 
@@ -152,7 +152,7 @@ def of_gaps(
 
 def of_oracle(document: Document, citations: Citations) -> Iterator[Fault]:
     """Check that real Sidekiq confirms each requirement, and that its differences are described."""
-    for requirement, lint, problem in oracle.faults(document, citations):
+    for requirement, lint, problem in sidekiq_evidence.faults(document, citations):
         yield Fault(f"SPEC.md:{requirement.line}", lint, f"{requirement.id}: {problem}")
 
 
@@ -164,11 +164,11 @@ def of_records(root: Path, document: Document) -> Iterator[Fault]:
             "out-of-date",
             "differs from the tables of SPEC.md; to repair: make generate",
         )
-    if traps.outdated(root):
+    if mistakes.outdated(root):
         yield Fault(
             "SPEC.md",
             "out-of-date",
-            f"section 26 differs from {traps.PAGE}; to repair: make generate",
+            f"section 26 differs from {mistakes.PAGE}; to repair: make generate",
         )
     if missing := list(scripts.undescribed(root, document)):
         for name, section in missing:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from jobwire_conformance.spec import oracle
+from jobwire_conformance.spec import sidekiq_evidence
 from jobwire_conformance.spec.annexes import Annex, read_all
 from jobwire_conformance.spec.document import Document, Requirement, read
 
@@ -34,7 +34,7 @@ def build(
         checks: Id to the cases of the conformance suite that check it.
         annexes: The annexes of the document.
     """
-    differing = oracle.differing(document)
+    differing = sidekiq_evidence.differing(document)
     return {
         "format": FORMAT,
         "version": document.version,

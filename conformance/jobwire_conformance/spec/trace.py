@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 
-from jobwire_conformance.spec import oracle
+from jobwire_conformance.spec import sidekiq_evidence
 from jobwire_conformance.spec.citations import KINDS, Citations
 from jobwire_conformance.spec.document import Document, Requirement
 
@@ -86,7 +86,7 @@ def page(
         cells.append(", ".join(checks.get(requirement.id, ())))
         keyword = requirement.keyword if requirement.retired is None else "retired"
         seen = requirement.test_kind
-        asked = oracle.evidence(requirement, kinds, document)
+        asked = sidekiq_evidence.evidence(requirement, kinds, document)
         lines.append(f"| {requirement.id} | {keyword} | {seen} | {asked} | {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 

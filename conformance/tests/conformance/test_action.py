@@ -20,7 +20,7 @@ pytestmark = pytest.mark.matrix
 
 ROOT = Path(__file__).resolve().parents[3]
 ACTION = ROOT / "packaging" / "action" / "action.yml"
-PERL = ROOT / "conformance" / "drivers" / "perl"
+DRIVER = ROOT / "conformance" / "drivers" / "python" / "driver.py"
 
 
 @pytest.fixture(scope="module")
@@ -83,9 +83,11 @@ class Job:
         return re.sub(r"\$\{\{ inputs\.(\w+) \}\}", lambda found: self._inputs[found[1]], value)
 
 
-def with_perl(directory: Path) -> None:
-    for path in PERL.iterdir():
-        (directory / path.name).write_bytes(path.read_bytes())
+def with_client(directory: Path, driver: Path = DRIVER) -> None:
+    (directory / "conformance.toml").write_text(
+        '[implementation]\nname = "sample"\nclaims = ["client/core", "client/scheduled"]\n'
+        f'[driver]\ncommand = ["{sys.executable}", "{driver}"]\n'
+    )
 
 
 @pytest.fixture
@@ -118,7 +120,7 @@ def test_it_is_a_composite_action(action: dict[str, Any]) -> None:
 
 @pytest.mark.usefixtures("_jobwire")
 def test_its_steps_check_the_claims(action: dict[str, Any], tmp_path: Path) -> None:
-    with_perl(tmp_path)
+    with_client(tmp_path)
     job = Job(action, tmp_path, package="", claims="client/scheduled", spec=data.spec_version())
     status, shown = job.run()
     assert (status, job.file("OUTPUT")) == (0, "status=0\n"), shown
@@ -129,8 +131,9 @@ def test_its_steps_check_the_claims(action: dict[str, Any], tmp_path: Path) -> N
 
 @pytest.mark.usefixtures("_jobwire")
 def test_its_status_is_that_of_the_check(action: dict[str, Any], tmp_path: Path) -> None:
-    with_perl(tmp_path)
-    (tmp_path / "driver.pl").write_text("exit 7;\n")
+    driver = tmp_path / "driver.py"
+    driver.write_text("raise SystemExit(7)")
+    with_client(tmp_path, driver)
     job = Job(action, tmp_path, package="", claims="client/core")
     status, shown = job.run()
     assert (status, job.file("OUTPUT")) == (3, "status=3\n"), shown

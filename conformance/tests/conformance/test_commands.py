@@ -120,7 +120,7 @@ def test_a_case_is_replayed_with_its_wire_log() -> None:
 def test_a_found_case_is_replayed_by_its_path(tmp_path: Path) -> None:
     """The claims in conformance.toml are ignored."""
     directory = reference(tmp_path, pushes=0)
-    case = json.loads((ROOT / "conformance" / "cases" / "client" / "push-head.json").read_text())
+    _, case = data.cases(data.cases_directory())["push-head"]
     path = directory / "found-1a2b3c.json"
     path.write_text(json.dumps({**case, "case": path.stem, "claims": ["client/core"]}))
     said = run("replay", path, "-n", "2", "-C", directory, env=environment())

@@ -13,7 +13,7 @@ from jobwire.protocol.reliable import (
     script_kill,
     script_retry,
 )
-from jobwire.protocol.results import Kept
+from jobwire.protocol.results import ResultToStore
 from jobwire.protocol.wire import Script
 from jobwire_conformance.data import scripts
 from jobwire_conformance.judge import contracts
@@ -28,7 +28,9 @@ CALLS = [
     script_done(KEYS, ME, ["1:default", "2:a:b"], failed=False, day=DAY),
     script_retry(KEYS, ME, [("1:default", 1_795_192_067.25, b"{}\n")], day=DAY),
     script_kill(KEYS, ME, "1:default", b"{", DeadSetLimits(1_795_192_067.25), day=DAY),
-    script_keep(KEYS, ME, [("1:a:b", 0.0, b"", Kept("j", 60, b"{}"), "")], day=DAY, failed=False),
+    script_keep(
+        KEYS, ME, [("1:a:b", 0.0, b"", ResultToStore("j", 60, b"{}"), "")], day=DAY, failed=False
+    ),
 ]
 
 

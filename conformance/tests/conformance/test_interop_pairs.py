@@ -199,9 +199,9 @@ def test_a_file_of_something_else_is_not_overwritten(tmp_path: Path) -> None:
     ("words", "message"),
     [
         (["python", "python"], "two files have the name jobwire"),
-        (["perl"], "so no program performs"),
+        (["php"], "so no program performs"),
         (["nowhere"], "does not exist"),
-        (["python", "--only=perl"], "--only perl: no file has this name"),
+        (["python", "--only=php"], "--only php: no file has this name"),
     ],
 )
 def test_wrong_usage_is_said_in_one_message(words: list[str], message: str) -> None:

@@ -61,9 +61,9 @@ NAMESPACED = {
 
 def test_each_case_and_mutant_is_in_the_folder_of_its_area() -> None:
     area_of = {word: area for area, words in AREAS.items() for word in words}
-    for path in data.named_files(data.cases_directory()):
+    for name, (path, _) in data.cases(data.cases_directory()).items():
         # Cases of namespaces are named after their subject: they look at all keys of a program.
-        area = NAMESPACED.get(path.stem) or area_of[path.stem.partition("-")[0]]
+        area = NAMESPACED.get(name) or area_of[name.partition("-")[0]]
         assert path.parent == data.cases_directory() / area, path
     for path in data.mutants_directory().glob("*.json"):
         for mutant in mutants.load_file(path):
@@ -72,8 +72,6 @@ def test_each_case_and_mutant_is_in_the_folder_of_its_area() -> None:
 
 def test_a_name_is_unique_in_all_areas(tmp_path: Path) -> None:
     for area in ("client", "worker"):
-        (tmp_path / area).mkdir()
-        (tmp_path / area / "same.json").write_text("{}")
         mutant: dict[str, Any] = {
             "mutant": "same",
             "kills": ["PUSH-1"],
@@ -84,8 +82,8 @@ def test_a_name_is_unique_in_all_areas(tmp_path: Path) -> None:
     with pytest.raises(SuiteFault, match="two mutants have the name same; rename the newer one"):
         mutants.load(tmp_path)
     for area in ("client", "worker"):
-        (tmp_path / f"{area}.json").unlink()
-    with pytest.raises(SuiteFault, match=r"same\.json have the same name; rename the newer one"):
+        (tmp_path / f"{area}.json").write_text('[{"case": "same"}]')
+    with pytest.raises(SuiteFault, match=r"worker\.json: two cases same; rename the newer one"):
         cases.load(tmp_path)
 
 
@@ -240,7 +238,7 @@ class Checkout:
         suite = self.root / "conformance"
         for path, found in {
             self.root / "schema" / "requirements.json": {"requirements": self.requirements},
-            suite / "cases" / "push.json": self.case,
+            suite / "cases" / "client.json": [self.case],
             suite / "mutants" / "wrong.json": [self.mutant],
             suite / "reports" / "x" / "1.json": summary,
             self.root / audit.KILLS: {"kills": 1, "mutants": [self.kill]},

@@ -27,7 +27,7 @@ from jobwire_conformance.run.verdicts import Deviation
 from tests.conformance.suite import Quiet, adapter
 
 ROOT = Path(__file__).resolve().parents[3]
-PERL = ROOT / "conformance" / "drivers" / "perl"
+PHP = ROOT / "conformance" / "drivers" / "php"
 REFERENCE = ROOT / "conformance" / "drivers" / "python"
 CLIENT = [claim for claim in data.CLAIMS if claim.startswith("client/")]
 
@@ -330,19 +330,6 @@ def test_a_report_that_the_server_refused_for_want_of_a_script_is_waited_for(
     assert {v.status for v in ran} == {"pass"}, bad(outcome)
 
 
-# -- adapters in other languages
-
-
-@pytest.mark.process
-def test_a_small_driver_in_another_language_is_enough() -> None:
-    """[PUSH-1] [KEY-1] [PAY-9]: the sample in Perl uses only Perl's own libraries."""
-    settings = config.load(ROOT / "conformance" / "drivers" / "perl")
-    outcome = outcome_of(settings, cases.load())
-    assert outcome.errors == []
-    failed = {name.partition("#")[2] for name in bad(outcome) if name != "traffic#KEY-2"}
-    assert failed.isdisjoint({"PUSH-1", "KEY-1", "KEY-2", "PAY-9", "PUSH-3", "GEN-2"}), bad(outcome)
-
-
 # -- the command
 
 
@@ -419,7 +406,7 @@ def test_a_failure_is_explained() -> None:
     [
         (["check", "/nowhere/conformance.toml"], 64, "does not exist"),
         (["check", "client/cores"], 64, "client/cores"),
-        (["check", str(PERL), "inspector/read"], 64, "claims does not list inspector/read"),
+        (["check", str(PHP), "inspector/read"], 64, "claims does not list inspector/read"),
         (["check", str(REFERENCE), "--case", "nothing"], 64, "no case"),
         (["check", str(REFERENCE), "--mutant", "nothing"], 64, "unknown mutant"),
         (["check", "--nonsense"], 64, "nonsense"),
@@ -525,8 +512,7 @@ def test_a_mistake_in_a_case_is_named(change: dict[str, object], says: str, tmp_
 @pytest.mark.parametrize("area", sorted(data.cases_directory().iterdir()), ids=lambda a: a.name)
 def test_the_suites_own_cases_have_no_mistake(area: Path) -> None:
     """A run does not examine them again."""
-    for path in data.named_files(area):
-        cases.load_file(path)
+    assert cases.load(area)
 
 
 def test_every_obligation_that_can_be_seen_is_checked() -> None:

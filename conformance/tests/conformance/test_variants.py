@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -81,23 +82,23 @@ def plant(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     return tmp_path
 
 
-def planted(directory: Path, **changes: object) -> None:
+def planted(directory: Path, times: int = 1, **changes: object) -> None:
     variant = {
         **{"variant": "planted", "title": "x", "lawful": ["PUSH-1"], "aspect": "x"},
         **{"cases": ["push-head"], "patch": [{"file": "a", "old": "b", "new": "c"}]},
     }
-    (directory / "planted.json").write_text(json.dumps({**variant, **changes}))
+    (directory / "planted.json").write_text(json.dumps([{**variant, **changes}] * times))
 
 
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ({"variant": "other"}, "must be that of the file"),
+        ({"times": 2}, "two variants have the name planted"),
         ({"lawful": ["-".join(("PUSH", "999"))]}, "SPEC.md has no requirement"),
-        ({"patch": []}, "planted.json: patch"),
+        ({"patch": []}, "planted.json: planted: patch"),
     ],
 )
-def test_a_mistake_in_a_file_is_named(plant: Path, changes: dict[str, object], says: str) -> None:
+def test_a_mistake_in_a_file_is_named(plant: Path, changes: dict[str, Any], says: str) -> None:
     planted(plant, **changes)
     with pytest.raises(SuiteFault, match=says):
         variants.load()

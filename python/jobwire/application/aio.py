@@ -1,11 +1,10 @@
-# Generated from client.py by python/tests/tools/twins.py; change client.py instead.
+# Generated from client.py by tools/twins.py; change client.py instead.
 """The asyncio client, the twin of `Client`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from jobwire.application.delivery import Transport
 from jobwire.application.producer import (
@@ -16,7 +15,8 @@ from jobwire.application.producer import (
 )
 from jobwire.application.redis_url import find_address
 from jobwire.connection.aio import AsyncRedis
-from jobwire.connection.notices import Notices
+from jobwire.connection.closing import AsyncClosing
+from jobwire.connection.key_waiter import KeyWaiter
 from jobwire.protocol.arguments import StrictArgs
 from jobwire.protocol.iteration import Cancellation
 from jobwire.protocol.normalize import (
@@ -36,7 +36,7 @@ __all__ = ["AsyncClient"]
 MAX_CONNECTIONS = 50  # enough for hundreds of threads or tasks, because a push takes no time
 
 
-class AsyncClient:
+class AsyncClient(AsyncClosing):
     """Pushes jobs from asyncio; the twin of `Client`, which documents the parameters.
 
         async with AsyncClient("redis://localhost:6379/0") as client:
@@ -77,7 +77,7 @@ class AsyncClient:
             max_connections=MAX_CONNECTIONS,
             advice=address.advice,
         )
-        self._notices = Notices(address.url)
+        self._key_waiter = KeyWaiter(address.url)
         self._timeout = timeout
         self._keeper = buffer.attach(self._producer, self.redis.url, timeout) if buffer else None
 
@@ -255,21 +255,10 @@ class AsyncClient:
         Raises:
             RedisTrouble: The result could not be read.
         """
-        return await self.redis.run(self._producer.result(jid, timeout, self._notices))
+        return await self.redis.run(self._producer.result(jid, timeout, self._key_waiter))
 
     async def close(self) -> None:
         """Close the connections, after a last attempt to write the jobs of a buffer."""
         await self.redis.run(self._producer.close(self._timeout))
-        self._notices.close()
+        self._key_waiter.close()
         await self.redis.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.close()

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from jobwire.application.delivery import Transport
 from jobwire.application.producer import (
@@ -14,7 +13,8 @@ from jobwire.application.producer import (
     make_producer,
 )
 from jobwire.application.redis_url import find_address
-from jobwire.connection.notices import Notices
+from jobwire.connection.closing import Closing
+from jobwire.connection.key_waiter import KeyWaiter
 from jobwire.connection.sync import SyncRedis
 from jobwire.protocol.arguments import StrictArgs
 from jobwire.protocol.iteration import Cancellation
@@ -35,7 +35,7 @@ __all__ = ["Client"]
 MAX_CONNECTIONS = 50  # enough for hundreds of threads or tasks, because a push takes no time
 
 
-class Client:
+class Client(Closing):
     """Pushes jobs; its methods block. Threads may share it. `AsyncClient` is its asyncio twin.
 
     A call in a coroutine warns with a `RuntimeWarning`, because it blocks the event loop.
@@ -94,7 +94,7 @@ class Client:
             max_connections=MAX_CONNECTIONS,
             advice=address.advice,
         )
-        self._notices = Notices(address.url)
+        self._key_waiter = KeyWaiter(address.url)
         self._timeout = timeout
         self._keeper = buffer.attach(self._producer, self.redis.url, timeout) if buffer else None
 
@@ -272,21 +272,10 @@ class Client:
         Raises:
             RedisTrouble: The result could not be read.
         """
-        return self.redis.run(self._producer.result(jid, timeout, self._notices))
+        return self.redis.run(self._producer.result(jid, timeout, self._key_waiter))
 
     def close(self) -> None:
         """Close the connections, after a last attempt to write the jobs of a buffer."""
         self.redis.run(self._producer.close(self._timeout))
-        self._notices.close()
+        self._key_waiter.close()
         self.redis.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from jobwire.application import middleware
 from jobwire.application.delivery import Transport, defer, deliver
-from jobwire.connection.notices import Notices
+from jobwire.connection.key_waiter import KeyWaiter
 from jobwire.errors import ConfigError, InvalidJob, NoReply, RedisRefused, RedisUnreachable
 from jobwire.protocol import cancelling, times
 from jobwire.protocol.arguments import StrictArgs, check_args
+from jobwire.protocol.expiry import EXPIRES_AT
 from jobwire.protocol.iteration import Cancellation
 from jobwire.protocol.keys import Keys
-from jobwire.protocol.lateness import EXPIRES_AT
 from jobwire.protocol.normalize import (
     FAILURE_FIELDS,
     AsyncClientMiddleware,
@@ -205,34 +205,20 @@ class Producer:
         now = self._clock()
         moment = _moment(at, now=now, soon=soon)
         generation = self._known_generation(now) or (yield from self.generation())
+        template = None
+        if jid is None and not fields and not self.middleware:
+            template = self._template(class_name, options, moment, now, generation)
+        tail = b"" if template is None else template.tail(now)
+        jid = self._new_jid() if jid is None or jid == "" else jid  # [PUSH-19] [PUSH-20] [PUSH-21]
+        checked_fields = _checked_fields(class_name, fields) if fields else {}
+        made = self._ready(
+            class_name, options, checked_fields, now, generation, args, jid, moment, template, tail
+        )
         ready: ReadyPayload | None
-        item: JobFields | None = None
-        try:
-            if self._strict == "warn":
-                args = self._accept(class_name, args)
-            template = None
-            if jid is None and not fields and not self.middleware:
-                template = self._template(class_name, options, moment, now, generation)
-            if template is not None:
-                tail = template.tail(now)
-                ready = template.job(args, self._new_jid(), tail, at=moment, strict=self._strict)
-            else:
-                item = build(
-                    class_name,
-                    args,
-                    options,
-                    # [PUSH-19] [PUSH-20] [PUSH-21]
-                    jid=self._new_jid() if jid is None or jid == "" else jid,
-                    now=now,
-                    generation=generation,
-                    at=moment,
-                    fields=_checked_fields(fields),
-                    strict=self._strict,
-                )
-        except InvalidJob as error:
-            raise _with_class(class_name, error) from None
-        if item is not None:
-            ready = yield from self._pass(item, now=now, generation=generation)
+        if isinstance(made, dict):
+            ready = yield from self._pass(made, now=now, generation=generation)
+        else:
+            ready = made
         if ready is None:
             return None
         if len(ready.text) > self._max_bytes:
@@ -241,6 +227,43 @@ class Producer:
         if deferral is None or not on_commit or not (yield from defer(deferral, [ready])):
             yield from self.write([ready])
         return ready.jid
+
+    def _ready(
+        self,
+        class_name: str,
+        options: Mapping[str, Any],
+        fields: Mapping[str, Any],
+        now: float,
+        generation: Generation,
+        args: Sequence[Any],
+        jid: str,
+        at: float | None,
+        template: Template | None,
+        tail: bytes,
+        index: int | None = None,
+    ) -> ReadyPayload | JobFields:
+        """Return a job of the template and its `tail`; without one its fields, for the middleware.
+
+        `index` is the number of the job in a bulk push, for errors.
+        """
+        try:
+            if self._strict == "warn":
+                args = self._accept(class_name, args)
+            if template is not None:
+                return template.job(args, jid, tail, at=at, strict=self._strict)
+            return build(
+                *(class_name, args, options),
+                jid=jid,
+                now=now,
+                generation=generation,
+                at=at,
+                fields=fields,
+                strict=self._strict,
+            )
+        except InvalidJob as error:
+            if index is not None:
+                error = InvalidJob(error.rule, f"job {index}: {error.field}", error.problem)
+            raise _with_class(class_name, error) from None
 
     def write(self, jobs: Sequence[ReadyPayload], *, buffered: bool = True) -> Op[None]:
         """Write complete jobs, in slices if there are many; see `pushing.push_bulk`.
@@ -301,7 +324,8 @@ class Producer:
             draws=(self._draw() for _ in all_args),
         )
         generation = yield from self.generation()
-        checked_fields = _checked_fields(fields)
+        checked_fields = _checked_fields(class_name, fields)
+        ready = partial(self._ready, class_name, options, checked_fields, now, generation)
         accepted: list[ReadyPayload] = []
         results: list[str | None] = []
         template: Template | None = None
@@ -310,39 +334,19 @@ class Producer:
         for args, moment, jid in zip(all_args, moments, jids, strict=True):
             if pace.is_over():
                 yield from pace.pause()
-            index = len(results)
+            made = ready(args, jid, moment, template, tail, len(results))
             job: ReadyPayload | None
-            try:
-                if self._strict == "warn":
-                    args = self._accept(class_name, args)
-                if template is not None:
-                    job = template.job(args, jid, tail, at=moment, strict=self._strict)
-                else:
-                    item = build(
-                        class_name,
-                        args,
-                        options,
-                        jid=jid,
-                        now=now,
-                        generation=generation,
-                        at=moment,
-                        fields=checked_fields,
-                        strict=self._strict,
-                    )
-            except InvalidJob as error:
-                field = f"job {index}: {error.field}"
-                raise _with_class(
-                    class_name, InvalidJob(error.rule, field, error.problem)
-                ) from None
-            if template is None:
-                job = yield from self._pass(item, now=now, generation=generation)
-                if not self.middleware and EXPIRES_AT not in item:
-                    template = Template(item, now=now, generation=generation)
+            if isinstance(made, dict):
+                job = yield from self._pass(made, now=now, generation=generation)
+                if not self.middleware and EXPIRES_AT not in made:
+                    template = Template(made, now=now, generation=generation)
                     tail = template.tail(now)
+            else:
+                job = made
             results.append(None if job is None else job.jid)
             if job is not None:
                 if len(job.text) > self._max_bytes:
-                    raise self._too_large(class_name, f"job {index}", job)
+                    raise self._too_large(class_name, f"job {len(results) - 1}", job)
                 accepted.append(job)
         deferral = self._transport.deferral
         if deferral is None or not on_commit or not (yield from defer(deferral, accepted)):
@@ -361,13 +365,13 @@ class Producer:
             return Cancellation(int(now), started=False)
         return (yield from cancelling.cancel(self.keys, jid, now=now))
 
-    def result(self, jid: str, timeout: float | None, notices: Notices) -> Op[Result | None]:
+    def result(self, jid: str, timeout: float | None, key_waiter: KeyWaiter) -> Op[Result | None]:
         """Return the result of a job, and wait for one that is final. [X-RESULT-7]
 
         Args:
             jid: The job id.
             timeout: Seconds to wait; 0 to look once, None for no limit.
-            notices: Waits for the key.
+            key_waiter: Waits for the key.
         """
         key = self.keys.result(jid)
         if self._transport.overrides:
@@ -376,7 +380,9 @@ class Producer:
         text = yield command("GET", key)
         if timeout != 0 and not is_final(text):
             waiting = (key, is_final, timeout)
-            later = yield Local(partial(notices.wait, *waiting), partial(notices.await_, *waiting))
+            later = yield Local(
+                partial(key_waiter.wait, *waiting), partial(key_waiter.await_, *waiting)
+            )
             text = later or (yield command("GET", key))
         return None if text is None else read(jid, text)
 
@@ -416,15 +422,16 @@ class Producer:
         except TypeError:  # a value is not hashable: a list of tags, or an invalid value
             return None
         if template is None and _REMEMBERED.issuperset(types):
-            item = build(
-                class_name,
-                (),
-                options,
-                jid="0" * 24,
-                now=now,
-                generation=generation,
-                at=moment,
-            )
+            try:
+                item = build(
+                    *(class_name, (), options),
+                    jid="0" * 24,
+                    now=now,
+                    generation=generation,
+                    at=moment,
+                )
+            except InvalidJob as error:
+                raise _with_class(class_name, error) from None
             template = Template(item, now=now, generation=generation)
             if len(self._templates) >= MOST_TEMPLATES:
                 self._templates.clear()
@@ -452,14 +459,14 @@ _PARAMETERS = frozenset(["class", "args", "jid", "at", "queue", "retry"])
 _REPLACED = FAILURE_FIELDS | {"enqueued_at"}
 
 
-def _checked_fields(fields: Mapping[str, Any] | None) -> Mapping[str, Any]:
+def _checked_fields(class_name: str, fields: Mapping[str, Any] | None) -> Mapping[str, Any]:
     for field in fields or {}:
         if not isinstance(field, str):
-            raise InvalidJob("PUSH-5", "fields", f"key {field!r} is not a string")
+            error = InvalidJob("PUSH-5", "fields", f"key {field!r} is not a string")
+            raise _with_class(class_name, error)
         if field in _PARAMETERS:
-            raise InvalidJob(
-                "PUSH-4", f"fields[{field!r}]", "cannot be set here; a parameter sets it"
-            )
+            problem = "cannot be set here; a parameter sets it"
+            raise _with_class(class_name, InvalidJob("PUSH-4", f"fields[{field!r}]", problem))
     return {name: value for name, value in (fields or {}).items() if name not in _REPLACED}
 
 

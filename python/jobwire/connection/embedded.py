@@ -34,12 +34,13 @@ import time
 import zlib
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from jobwire.connection.closing import Closing
 from jobwire.errors import JobwireError
 
 __all__ = [
@@ -82,7 +83,7 @@ class _Address(NamedTuple):
         return f"redis://127.0.0.1:{self.port}/0"
 
 
-class EmbeddedServer:
+class EmbeddedServer(Closing):
     """The running embedded server of a directory, until `close`.
 
     Attributes:
@@ -144,12 +145,6 @@ class EmbeddedServer:
         for file in (_app_file(self.directory), _address_file(self.directory)):
             with suppress(FileNotFoundError):
                 file.unlink()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 def find(directory: str | os.PathLike[str]) -> str | None:

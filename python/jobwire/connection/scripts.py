@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from functools import cache
 
-from jobwire.connection import data
+from jobwire.connection import resources
 from jobwire.protocol.wire import LuaScript
 
 __all__ = ["script"]
@@ -14,5 +14,5 @@ __all__ = ["script"]
 @cache
 def script(name: str) -> LuaScript:
     """Return `lua/<name>.lua` and the SHA-1 under which Redis knows it."""
-    source = (data.path("lua") / f"{name}.lua").read_bytes()
+    source = (resources.path("lua") / f"{name}.lua").read_bytes()
     return LuaScript(hashlib.sha1(source, usedforsecurity=False).hexdigest(), source)

@@ -1,16 +1,16 @@
-# Generated from sync.py by python/tests/tools/twins.py; change sync.py instead.
+# Generated from sync.py by tools/twins.py; change sync.py instead.
 """The asyncio inspector, the twin of `Inspector`."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
-from types import TracebackType
-from typing import Self, TypeVar
+from typing import TypeVar
 
 from jobwire.application.producer import GenerationSetting
 from jobwire.application.redis_url import find_address
 from jobwire.connection.aio import AsyncRedis
+from jobwire.connection.closing import AsyncClosing
 from jobwire.inspect import activity, processes, progress, sets, summary
 from jobwire.inspect.activity import Activity
 from jobwire.inspect.entry import Entry, SetName
@@ -33,7 +33,7 @@ __all__ = ["AsyncInspector"]
 T = TypeVar("T")
 
 
-class AsyncInspector:
+class AsyncInspector(AsyncClosing):
     """Looks at queues, sets and processes from asyncio; the twin of `Inspector`, which documents
     the parameters.
 
@@ -339,17 +339,6 @@ class AsyncInspector:
     async def close(self) -> None:
         """Close the connections."""
         await self.redis.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.close()
 
     async def _run(self, op: Op[T]) -> T:
         return await self.redis.run(op)

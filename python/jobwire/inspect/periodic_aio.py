@@ -1,16 +1,16 @@
-# Generated from periodic_sync.py by python/tests/tools/twins.py; change periodic_sync.py instead.
+# Generated from periodic_sync.py by tools/twins.py; change periodic_sync.py instead.
 """The asyncio operator of periodic jobs, the twin of `PeriodicJobs`."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from jobwire.application.producer import new_jid
 from jobwire.application.redis_url import find_address
 from jobwire.connection.aio import AsyncRedis
+from jobwire.connection.closing import AsyncClosing
 from jobwire.inspect.periodic import PeriodicJob, described, migrate, next_ticks, run_now, save
 from jobwire.periodic.schedule import Difference, load, set_enabled
 from jobwire.protocol import periodic
@@ -20,7 +20,7 @@ from jobwire.protocol.periodic_entry import DEFAULT_NAMESPACE, PeriodicEntry
 __all__ = ["AsyncPeriodicJobs"]
 
 
-class AsyncPeriodicJobs:
+class AsyncPeriodicJobs(AsyncClosing):
     """The periodic jobs of a Redis from asyncio; the twin of `PeriodicJobs`, which documents the
     parameters.
 
@@ -118,14 +118,3 @@ class AsyncPeriodicJobs:
     async def close(self) -> None:
         """Close the connection."""
         await self._redis.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.close()

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from jobwire.application.producer import new_jid
 from jobwire.application.redis_url import find_address
+from jobwire.connection.closing import Closing
 from jobwire.connection.sync import SyncRedis
 from jobwire.inspect.periodic import PeriodicJob, described, migrate, next_ticks, run_now, save
 from jobwire.periodic.schedule import Difference, load, set_enabled
@@ -19,7 +19,7 @@ from jobwire.protocol.periodic_entry import DEFAULT_NAMESPACE, PeriodicEntry
 __all__ = ["PeriodicJobs"]
 
 
-class PeriodicJobs:
+class PeriodicJobs(Closing):
     """The periodic jobs of a Redis, those of Ruby included. [X-CRON-44]
 
     `AsyncPeriodicJobs` is its asyncio twin.
@@ -121,14 +121,3 @@ class PeriodicJobs:
     def close(self) -> None:
         """Close the connection."""
         self._redis.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from types import TracebackType
-from typing import Self, TypeVar
+from typing import TypeVar
 
 from jobwire.application.producer import GenerationSetting
 from jobwire.application.redis_url import find_address
+from jobwire.connection.closing import Closing
 from jobwire.connection.sync import SyncRedis
 from jobwire.inspect import activity, processes, progress, sets, summary
 from jobwire.inspect.activity import Activity
@@ -32,7 +32,7 @@ __all__ = ["Inspector"]
 T = TypeVar("T")
 
 
-class Inspector:
+class Inspector(Closing):
     """Reads and changes queues, sets and processes. Threads may share it.
 
         with Inspector("redis://localhost:6379/0") as inspector:
@@ -345,17 +345,6 @@ class Inspector:
     def close(self) -> None:
         """Close the connections."""
         self.redis.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def _run(self, op: Op[T]) -> T:
         return self.redis.run(op)

@@ -13,7 +13,7 @@ from jobwire.protocol import iteration
 from jobwire.protocol.iteration import Cancellation, Place
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.payload import decode
-from jobwire.protocol.results import Kept, keep_of, kept, read
+from jobwire.protocol.results import ResultToStore, keep_of, read, result_to_store
 from jobwire.protocol.wire import Batch, Command, ErrorReply, Op, Script, command
 
 __all__ = ["REMEMBER_S", "cancel", "forget", "marked"]
@@ -136,7 +136,11 @@ def _members(key: str, jid: str) -> Op[list[bytes]]:
 def _script_cancel(keys: Keys, key: str, text: bytes, jid: str, now: float) -> Script:
     """Return the step that removes a waiting job and keeps its result. [X-CANCEL-4]"""
     seconds = keep_of(decode(text, ""), 0)
-    end = kept(jid, seconds, "cancelled", now=now) if seconds else Kept(jid, 0, b"")
+    end = (
+        result_to_store(jid, seconds, "cancelled", now=now)
+        if seconds
+        else ResultToStore(jid, 0, b"")
+    )
     return Script(
         "cancel",
         [key, keys.result(jid), keys.cancelled, keys.iteration(jid)],

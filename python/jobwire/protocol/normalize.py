@@ -13,7 +13,7 @@ import msgspec
 
 from jobwire.errors import InvalidJob
 from jobwire.protocol.arguments import StrictArgs, check_args, check_value
-from jobwire.protocol.lateness import EXPIRES_AT
+from jobwire.protocol.expiry import EXPIRES_AT
 from jobwire.protocol.payload import encode
 from jobwire.protocol.results import KEEP, LONGEST_KEEP_S
 from jobwire.protocol.times import Generation, epoch, stamp

@@ -19,7 +19,7 @@ from jobwire.errors import RedisRefused
 from jobwire.protocol.dead_set import DeadSetLimits
 from jobwire.protocol.heartbeat import retire
 from jobwire.protocol.keys import Keys
-from jobwire.protocol.results import Kept
+from jobwire.protocol.results import ResultToStore
 from jobwire.protocol.stats import DAY_TTL_S, stat_keys
 from jobwire.protocol.wire import Arg, Batch, Command, ErrorReply, Op, Script, command
 
@@ -254,7 +254,7 @@ def script_kill(
 def script_keep(
     keys: Keys,
     identity: str,
-    ends: Iterable[tuple[str, float, bytes, Kept, str]],
+    ends: Iterable[tuple[str, float, bytes, ResultToStore, str]],
     *,
     day: str,
     key: str | None = None,
@@ -285,9 +285,9 @@ def script_keep(
     words: list[Arg] = [DAY_TTL_S, int(executed), int(failed), int(repeated)]
     words += ("", "") if dead_limits is None else (dead_limits.oldest, dead_limits.limit)
     words.append(int(expired))
-    for field, score, text, kept, cancelled in ends:
-        results.append(keys.result(kept.jid))
-        words += (field, score, text, kept.seconds, kept.text, cancelled)
+    for field, score, text, result, cancelled in ends:
+        results.append(keys.result(result.jid))
+        words += (field, score, text, result.seconds, result.text, cancelled)
     return Script(
         "keep",
         [
@@ -298,9 +298,9 @@ def script_keep(
     )
 
 
-def set_result(keys: Keys, kept: Kept) -> Command:
+def set_result(keys: Keys, result: ResultToStore) -> Command:
     """Return the step that keeps a result alone, for a job that no private hash holds."""
-    return command("SET", keys.result(kept.jid), kept.text, "EX", kept.seconds)
+    return command("SET", keys.result(result.jid), result.text, "EX", result.seconds)
 
 
 def script_requeue(

@@ -20,16 +20,16 @@ __all__ = [
     "KEEP",
     "LONGEST_KEEP_S",
     "MAX_RESULT_BYTES",
-    "Kept",
     "Members",
     "Result",
     "ResultOutcome",
+    "ResultToStore",
     "failure_members",
     "is_final",
     "keep_of",
     "keep_seconds",
-    "kept",
     "read",
+    "result_to_store",
     "value_members",
 ]
 
@@ -48,7 +48,7 @@ class Members(bytes):
 _NOTHING = Members()
 
 
-class Kept(NamedTuple):
+class ResultToStore(NamedTuple):
     """A result to store together with an outcome.
 
     Attributes:
@@ -160,12 +160,12 @@ def _problem(text: str) -> Members:
     return Members(encode({"problem": scrub(text)})[1:-1])
 
 
-def kept(
+def result_to_store(
     jid: str, seconds: int, outcome: ResultOutcome, members: Members = _NOTHING, *, now: float
-) -> Kept:
+) -> ResultToStore:
     """Return a result to store at epoch second `now`. [X-RESULT-3]"""
     head = encode({"outcome": outcome, "at": now})
-    return Kept(jid, seconds, head[:-1] + b"," + members + b"}" if members else head)
+    return ResultToStore(jid, seconds, head[:-1] + b"," + members + b"}" if members else head)
 
 
 def read(jid: str, text: bytes) -> Result | None:

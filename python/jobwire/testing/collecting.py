@@ -21,7 +21,7 @@ from jobwire.application.jobtype import JobType
 from jobwire.protocol import times
 from jobwire.protocol.normalize import ReadyPayload
 from jobwire.protocol.payload import Job, decode, edit, encode
-from jobwire.protocol.results import keep_of, kept, value_members
+from jobwire.protocol.results import keep_of, result_to_store, value_members
 from jobwire.protocol.times import When
 from jobwire.worker.execute.compiled_job import CompiledJob, JobTable
 from jobwire.worker.execute.event_loop import AsyncLoop
@@ -319,7 +319,9 @@ class Jobs:
         keep = keep_of(job, compiled.keep)
         if keep and job.jid is not None:
             members = value_members(job.value)
-            self._results[job.jid] = kept(job.jid, keep, "done", members, now=time.time()).text
+            self._results[job.jid] = result_to_store(
+                job.jid, keep, "done", members, now=time.time()
+            ).text
 
 
 class _InlineJobs(Jobs):

@@ -85,6 +85,7 @@ def test_the_project_passes_its_own_tests(tmp_path: Path, case: str) -> None:
     assert "Ran 0 tests" not in done.stderr
 
 
+@pytest.mark.full
 def test_the_migration_is_that_of_the_model(variables: dict[str, str]) -> None:
     assert "No changes" in run(variables, "makemigrations", "--check", "jobwire_outbox")
 
@@ -187,6 +188,7 @@ def test_a_job_that_redis_refuses_holds_up_no_other(
     assert numbers(server, "broken") == [0]
 
 
+@pytest.mark.full
 def test_a_relay_ends_upon_a_signal(
     tmp_path: Path, server: Server, variables: dict[str, str], reaper: Reaper
 ) -> None:
@@ -201,6 +203,7 @@ def test_a_relay_ends_upon_a_signal(
     assert relay.wait(60) == 0
 
 
+@pytest.mark.full
 def test_a_relay_says_that_redis_is_away(server: Server, variables: dict[str, str]) -> None:
     server.kill()
     enqueue(variables, 1)

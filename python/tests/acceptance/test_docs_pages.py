@@ -10,8 +10,8 @@ import pytest
 
 from harness.servers import Server
 from tests.reader import Reader, unseen
-from tests.tools.links import tracked
-from tests.tools.markdown import ROOT, blocks
+from tools.links import tracked
+from tools.markdown import ROOT, blocks
 
 # Pages that begin with `jobwire dev`, or say where the URL comes from. On the others, REDIS_URL
 # names a server.

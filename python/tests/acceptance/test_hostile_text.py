@@ -66,6 +66,7 @@ def payloads() -> Iterator[str]:
 
 
 @pytest.mark.parametrize("log_format", ["human", "json"])
+@pytest.mark.full
 def test_500_strings(server: Server, workers: Workers, log_format: str) -> None:
     """SEC-5, SEC-6: in class, jid, arguments, errors, tags, output; through log and inspection."""
     assert len(STRINGS) == 500

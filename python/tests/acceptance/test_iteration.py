@@ -51,7 +51,7 @@ def further(server: Server) -> None:
     wait_until(lambda: len(items(server)) > before + 5, 60, "some items")
 
 
-@pytest.mark.parametrize("fetch", ["reliable", "basic"])
+@pytest.mark.parametrize("fetch", ["reliable", pytest.param("basic", marks=pytest.mark.full)])
 def test_a_deployment(server: Server, workers: Workers, fetch: str) -> None:
     """ITER-3, ITER-4, ITER-5: TERM ends the process soon; no item is left out or repeated."""
     client = server.client()

@@ -14,9 +14,9 @@ import pytest
 from harness.servers import Reaper, Server, wait_until
 from jobwire import Client
 from jobwire.worker.process.process import STOP_GRACE_S
-from tests.acceptance.test_ports import free_port, get
+from tests.acceptance.test_ports import get
 from tests.apps import limited
-from tests.workers import WorkerProcess, Workers
+from tests.workers import WorkerProcess, Workers, free_port
 
 APP = "tests.apps.limited:app"
 JOBS = {1: 40, 5: 660, 20: 1800, 50: 2500}  # by concurrency: 5,000 together

@@ -22,7 +22,7 @@ from harness.servers import Reaper, Server, wait_until
 from jobwire import Client
 from tests.apps import recording
 from tests.fleet import Fleet
-from tests.workers import Workers, environment, jobwire
+from tests.workers import Workers, environment, free_port, jobwire
 
 APP = "tests.apps.recording:app"
 
@@ -49,11 +49,6 @@ def workers(_reaper: Reaper, tmp_path: Path) -> Iterator[Workers]:
 def client(server: Server) -> Iterator[Client]:
     with Client(server.url) as client:
         yield client
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
 
 
 def get(port: int, path: str) -> tuple[int, str]:
@@ -178,6 +173,7 @@ def test_without_the_library_the_error_names_the_extra(tmp_path: Path) -> None:
         assert "needs prometheus-client: pip install 'jobwire[prometheus]'" in done.stderr
 
 
+@pytest.mark.full
 def test_the_processes_are_summed(server: Server, fleet: Fleet, client: Client) -> None:
     """Nothing is counted twice or forgotten, through a rolling restart and the death of one."""
     port = free_port()
@@ -254,6 +250,7 @@ def test_the_totals_are_those_of_the_ledger(server: Server, fleet: Fleet, client
     assert fleet.wait() == 0
 
 
+@pytest.mark.real_time
 def test_a_process_that_hangs_is_not_live(server: Server, fleet: Fleet) -> None:
     """A stopped process sends no more messages."""
     port = free_port()

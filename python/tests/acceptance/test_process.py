@@ -149,7 +149,7 @@ def test_a_thread_of_the_application_that_dies_is_in_the_log(server: Server, fle
     assert all(line.startswith("{") for line in fleet.log.read_text().splitlines())
 
 
-@pytest.mark.parametrize("processes", ["1", "2"])
+@pytest.mark.parametrize("processes", ["1", pytest.param("2", marks=pytest.mark.full)])
 def test_a_closed_terminal_stops(server: Server, fleet: Fleet, processes: str) -> None:
     """SIG-1: HUP from a terminal does not ask for a restart."""
     master, slave = pty.openpty()
@@ -179,7 +179,7 @@ def test_a_closed_terminal_stops(server: Server, fleet: Fleet, processes: str) -
         os.close(master)
 
 
-@pytest.mark.parametrize("processes", ["1", "2"])
+@pytest.mark.parametrize("processes", ["1", pytest.param("2", marks=pytest.mark.full)])
 def test_an_orderly_end_is_pythons_own(
     server: Server, fleet: Fleet, tmp_path: Path, processes: str
 ) -> None:

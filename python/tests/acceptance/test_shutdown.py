@@ -146,7 +146,7 @@ def test_ttin_dumps_all_stacks_and_nothing_ends(
     wait_until(lambda: "in async_hold" in stacks("task "), what="the stack of the task")
     assert "in deaf" in stacks("thread ")
     names = {line["msg"].removeprefix("thread ") for line in worker.logged("thread ")}
-    assert names >= {"MainThread", "jobwire-heart", "jobwire-poller", "jobwire-ticker"}
+    assert names >= {"MainThread", "jobwire-heartbeat", "jobwire-poller", "jobwire-ticker"}
     # One runs the job and one waits for more; there is a third if that was slow to begin.
     assert sum(name.startswith("jobwire-default-") for name in names) in (2, 3)
     client.push("Note", ["after"])

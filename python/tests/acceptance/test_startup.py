@@ -33,7 +33,7 @@ NOT_NEEDED = frozenset(
     [
         *("rich", "pygments", "yaml", "jsonschema", "pytest", "jobwire_conformance"),
         *("jobwire.bench", "jobwire.inspect", "jobwire.testing"),
-        "jobwire.worker.execute.isolation",
+        "jobwire.worker.execute.isolation_parent",
     ]
 )
 

@@ -233,7 +233,9 @@ def test_ttin_has_all_dump_their_stacks(server: Server, fleet: Fleet) -> None:
     assert len(fleet.logged("ready, 0 busy")) == 2
 
 
-@pytest.mark.parametrize("number", [signal.SIGUSR2, signal.SIGHUP])
+@pytest.mark.parametrize(
+    "number", [signal.SIGUSR2, pytest.param(signal.SIGHUP, marks=pytest.mark.full)]
+)
 def test_a_rolling_restart_loses_nothing(
     server: Server, fleet: Fleet, client: Client, number: signal.Signals
 ) -> None:
@@ -325,6 +327,7 @@ def test_a_single_process_that_grows_ends(
     assert fleet.logged("above the limit of 300")
 
 
+@pytest.mark.real_time
 def test_a_process_that_hangs_is_replaced(server: Server, fleet: Fleet) -> None:
     """WATCHDOG_USEC: systemd would watch only the parent."""
     start(fleet, server, "--processes", "2", WATCHDOG_USEC="10000000", JOBWIRE_READY_FILE="ready")
@@ -351,7 +354,7 @@ def container() -> None:
 
 
 @pytest.mark.usefixtures("container")
-@pytest.mark.parametrize("processes", ["1", "2"])
+@pytest.mark.parametrize("processes", [pytest.param("1", marks=pytest.mark.full), "2"])
 def test_process_1_hears_term_and_leaves_no_zombie(
     server: Server, fleet: Fleet, client: Client, tmp_path: Path, processes: str
 ) -> None:
@@ -410,7 +413,7 @@ class Systemd:
         self._socket.close()
 
 
-@pytest.fixture(params=["path", "abstract"])
+@pytest.fixture(params=["path", pytest.param("abstract", marks=pytest.mark.full)])
 def systemd(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Systemd]:
     name = f"@jobwire-{os.getpid()}-{tmp_path.name}"
     listening = Systemd(str(tmp_path / "notify") if request.param == "path" else name)
@@ -473,6 +476,20 @@ heartbeat.HeartbeatThread.beat = hang
 """
 
 
+@pytest.mark.real_time
+def test_a_heartbeat_that_hangs_is_logged_without_a_service_manager(
+    server: Server, fleet: Fleet, tmp_path: Path
+) -> None:
+    """As when the look-up of a host name hangs."""
+    (tmp_path / "hanging.py").write_text(HANGING)
+    start(fleet, server, app="hanging:app")
+    wait_until((tmp_path / "stuck").exists, 90)
+    wait_until(lambda: bool(fleet.logged("heartbeat thread stuck for")), 90)
+    fleet.send(signal.SIGTERM)
+    fleet.wait()
+
+
+@pytest.mark.real_time
 def test_a_heartbeat_that_hangs_gives_no_sign_of_life(
     server: Server, fleet: Fleet, tmp_path: Path
 ) -> None:
@@ -484,6 +501,7 @@ def test_a_heartbeat_that_hangs_gives_no_sign_of_life(
     wait_until(lambda: systemd.heard("WATCHDOG=1"), 60)
     wait_until((tmp_path / "stuck").exists, 60)
     fleet.wait_logged("heartbeat thread stuck for")
+    assert fleet.logged("the process is no longer live")
 
     def silent() -> bool:
         systemd.heard("")

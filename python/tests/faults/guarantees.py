@@ -87,9 +87,10 @@ faults into commands that change data, `.ci/release-check faults` into all comma
 | --- | --- |
 {legend}
 
-A row stands for all commands of that name in the scenario. Scripts have faults at every call. A
-command that a worker repeats all the time has faults at its first {FEW} calls. `SCRIPT LOAD` and
-the first call of each script belong together, because the servers are new and know no scripts.
+A row stands for all commands of these names in the scenario: each had these outcomes. Scripts have
+faults at every call. A command that a worker repeats all the time has faults at its first {FEW}
+calls. `SCRIPT LOAD` and the first call of each script belong together, because the servers are new
+and know no scripts.
 Pauses between two tries are shortened. `.ci/release-check chaos` goes further: it combines
 faults at random for any length of time, pauses processes, restarts or kills Redis, restarts it from
 a snapshot or promotes a replica, which forget acknowledged writes, delays single messages by up to
@@ -184,8 +185,9 @@ def rows(page: str) -> dict[tuple[FetchMode, str], dict[str, list[str]]]:
             mode = "basic"
         elif heading := re.fullmatch(r"### (.+)", line):
             scenario = heading[1]
-        elif scenario and (cells := re.fullmatch(r"\| `(.+?)` \| (.+) \|", line)):
-            found.setdefault((mode, scenario), {})[cells[1]] = cells[2].split(" | ")
+        elif scenario and (cells := re.fullmatch(r"\| (`.+?`) \| (.+) \|", line)):
+            for command in re.findall(r"`(.+?)`", cells[1]):
+                found.setdefault((mode, scenario), {})[command] = cells[2].split(" | ")
     return found
 
 
@@ -207,12 +209,15 @@ def _table(scenario: Scenario, results: Sequence[Result]) -> Iterator[str]:
     yield ""
     yield f"{scenario.title[0].upper()}{scenario.title[1:]}."
     yield ""
-    yield f"| command | {' | '.join(FAULTS)} |"
+    yield f"| commands | {' | '.join(FAULTS)} |"
     yield f"| --- |{' --- |' * len(FAULTS)}"
+    alike: dict[str, list[str]] = {}
     for label in dict.fromkeys(result.point.label for result in results if result.point):
         mine = [result for result in results if result.point and result.point.label == label]
         cells = [_cell([run for run in mine if run.fault == fault]) for fault in FAULTS]
-        yield f"| `{label}` | {' | '.join(cells)} |"
+        alike.setdefault(" | ".join(cells), []).append(f"`{label}`")
+    for outcomes, labels in alike.items():
+        yield f"| {', '.join(labels)} | {outcomes} |"
 
 
 def _cell(runs: Sequence[Result]) -> str:

@@ -25,8 +25,8 @@ import redis
 
 from jobwire.application.config import CapsuleConfig, WorkerConfig
 from jobwire.protocol import pushing
+from jobwire.worker.base.timings import Timings
 from jobwire.worker.execute.joblog import set_up
-from jobwire.worker.fetch.timings import Timings
 from jobwire.worker.process import process
 from tests.faults import jobs
 from tests.faults.pushes import PUSHES

@@ -13,12 +13,12 @@ import pytest
 
 from harness.servers import Server
 from jobwire import InvalidJob
-from jobwire.connection import data
+from jobwire.connection import resources
 from tests.integration.clients import KINDS, Connect, connecting, everything, listening
 
 
 def fixture(version: str, name: str) -> dict[str, Any]:
-    path = data.path("fixtures") / f"sidekiq/{version}/payloads.json"
+    path = resources.path("fixtures") / f"sidekiq/{version}/payloads.json"
     [entry] = [entry for entry in json.loads(path.read_text("utf-8")) if entry["name"] == name]
     return dict(entry)
 

@@ -1,4 +1,4 @@
-"""jobwire.worker.execute.isolation: jobs in child processes, which crash, hang, and are reused."""
+"""Isolated jobs run in child processes, which crash, hang, and are reused."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from jobwire import App, Job, Shutdown
 from jobwire.cli.loading import load_app
 from jobwire.errors import ConfigError, JobCrashed, JobFailed, JobTimeout
 from jobwire.protocol.payload import decode, encode
-from jobwire.worker.execute import isolation as module
+from jobwire.worker.execute import isolation_parent as module
 from jobwire.worker.execute.failure import describe
-from jobwire.worker.execute.isolation import Isolation
+from jobwire.worker.execute.isolation_parent import Isolation
 from tests.apps.isolated import app
 from tests.fleet import gone
 from tests.workers import environment
@@ -313,7 +313,7 @@ import os, sys, threading
 from contextlib import suppress
 from jobwire.errors import JobCrashed
 from jobwire.protocol.payload import decode
-from jobwire.worker.execute.isolation import Isolation
+from jobwire.worker.execute.isolation_parent import Isolation
 from jobwire.worker.execute.joblog import set_up
 from tests.apps.isolated import app
 

@@ -22,7 +22,7 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 from harness.servers import Server, wait_until
 from jobwire import App, AsyncClient, Client, ConfigError, Job, TryAgain, otel
 from jobwire.protocol.payload import decode, encode
-from jobwire.worker.execute.isolation import Isolation
+from jobwire.worker.execute.isolation_parent import Isolation
 from tests.apps import traced
 from tests.workers import running
 

@@ -16,11 +16,11 @@ from jobwire.protocol.dead_set import DeadSetLimits
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.reliable import InFlightJob, read_fetched, script_fetch
 from jobwire.protocol.retry import Discard, Kill, Retry
-from jobwire.worker.background.outcome_writer import OutcomeWriter
-from jobwire.worker.background.ticker import Ticker
-from jobwire.worker.fetch.outbox import Entry, Outbox
-from jobwire.worker.fetch.source import Done, Outcome, Unreadable
-from jobwire.worker.fetch.timings import DEFAULT_TIMINGS
+from jobwire.worker.base.ticker import Ticker
+from jobwire.worker.base.timings import DEFAULT_TIMINGS
+from jobwire.worker.outcome.outbox import Entry, Outbox
+from jobwire.worker.outcome.outcomes import Done, Outcome, Unreadable
+from jobwire.worker.outcome.writer import OutcomeWriter
 
 KEYS = Keys("app:")
 ME = "host:1:abc"

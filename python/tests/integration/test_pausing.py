@@ -10,7 +10,7 @@ import pytest
 
 from harness.servers import Server, wait_until
 from jobwire import App, Client
-from jobwire.worker.fetch.timings import DEFAULT_TIMINGS
+from jobwire.worker.base.timings import DEFAULT_TIMINGS
 from tests.integration.clients import Heard, listening
 from tests.workers import brisk, running
 

@@ -19,7 +19,7 @@ from jobwire.connection.sync import SyncRedis
 from jobwire.protocol.dead_set import DeadSetLimits
 from jobwire.protocol.keys import Keys
 from jobwire.worker.background.poller import Poller
-from jobwire.worker.fetch.timings import DEFAULT_TIMINGS, Timings
+from jobwire.worker.base.timings import DEFAULT_TIMINGS, Timings
 from tests.integration.clients import listening
 from tests.server_fixtures import ServerFactory
 

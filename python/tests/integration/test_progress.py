@@ -69,8 +69,8 @@ def test_a_worker_that_hangs_gives_up_its_lease_until_it_works_again(
             assert reason.startswith(f"{name} stuck for ")
             wait_until(lambda: [r for r in caplog.messages if "the lease is given up" in r])
             last = beat(server, launcher)
-            turned = launcher._heartbeat.turned
-            wait_until(lambda: launcher._heartbeat.turned > turned + 0.5)
+            turned = launcher._heartbeat.turned_at
+            wait_until(lambda: launcher._heartbeat.turned_at > turned + 0.5)
             assert beat(server, launcher) == last
             go_on.set()
             wait_until(lambda: not launcher.stuck())
@@ -92,9 +92,9 @@ def test_long_jobs_and_an_idle_worker_are_no_reason(server: Server) -> None:
     try:
         with running(app, server, concurrency=1, timings=TIMINGS) as launcher:
             for wait in (True, False):
-                turned = launcher._heartbeat.turned
+                turned = launcher._heartbeat.turned_at
                 wait_until(
-                    lambda at=turned: launcher.stuck() or launcher._heartbeat.turned > at + 3  # type: ignore[misc]
+                    lambda at=turned: launcher.stuck() or launcher._heartbeat.turned_at > at + 3  # type: ignore[misc]
                 )
                 assert launcher.stuck() == ""
                 if wait:

@@ -29,10 +29,10 @@ from jobwire.protocol.retry import Retry
 from jobwire.protocol.wire import command, once
 from jobwire.worker.background.canceller import SAFETY_INTERVAL_S
 from jobwire.worker.background.poller import Poller
+from jobwire.worker.base.timings import DEFAULT_TIMINGS, periodic_look
 from jobwire.worker.fetch.leader import Leader
-from jobwire.worker.fetch.outbox import Entry, Outbox
-from jobwire.worker.fetch.source import DONE, Outcome
-from jobwire.worker.fetch.timings import DEFAULT_TIMINGS, periodic_look
+from jobwire.worker.outcome.outbox import Entry, Outbox
+from jobwire.worker.outcome.outcomes import DONE, Outcome
 from tests.workers import brisk, running
 
 FIXTURES = Path(__file__).resolve().parents[3] / "fixtures" / "sidekiq"

@@ -16,9 +16,9 @@ import pytest
 from harness.servers import Server, wait_until
 from jobwire import App
 from jobwire.application.config import CapsuleConfig, FetchMode
+from jobwire.worker.base.timings import DEFAULT_TIMINGS
 from jobwire.worker.execute.processor import Processor
 from jobwire.worker.fetch.reliable import ReliableFetcher
-from jobwire.worker.fetch.timings import DEFAULT_TIMINGS
 from tests.workers import brisk, running
 
 FETCH = pytest.mark.parametrize("fetch", ["reliable", "basic"])

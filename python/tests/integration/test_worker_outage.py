@@ -18,7 +18,7 @@ from jobwire.connection.scripts import script
 from jobwire.connection.sync import SyncRedis
 from jobwire.errors import NoReply
 from jobwire.protocol.wire import Message
-from jobwire.worker.fetch.timings import Timings
+from jobwire.worker.base.timings import Timings
 from tests.server_fixtures import ServerFactory
 from tests.workers import brisk, running
 

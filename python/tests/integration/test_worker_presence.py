@@ -297,7 +297,7 @@ def test_dump_shows_every_thread_and_task(server: Server, caplog: pytest.LogCapt
         release.set()
     stacks = {r.getMessage(): getattr(r, "stack", "") for r in caplog.records}
     assert any("in stuck_here" in stack for name, stack in stacks.items() if "default-" in name)
-    assert "thread jobwire-heart" in stacks
+    assert "thread jobwire-heartbeat" in stacks
     assert any("in stuck_there" in stack for name, stack in stacks.items() if "task" in name)
 
 

@@ -17,7 +17,7 @@ import redis
 from harness.servers import wait_until
 from jobwire.application.config import CapsuleConfig, FetchMode, WorkerConfig, parse_queues
 from jobwire.worker import Launcher
-from jobwire.worker.fetch.timings import DEFAULT_TIMINGS, Timings
+from jobwire.worker.base.timings import DEFAULT_TIMINGS, Timings
 from tests.interop.app import ReportingApp, make_app
 
 PYTHON = Path(__file__).parents[2]  # the directory for sys.path

@@ -18,6 +18,15 @@ from tests.interop.driver import Driver
 
 RUBY = Path(__file__).parent / "ruby"
 GENERATIONS = ("6.4.1", "7.3.2", "8.1.7")
+PAGES = """
+require "rack/mock"
+require "sidekiq/web"
+with.to_h { |path|
+  page = Rack::MockRequest.new(Sidekiq::Web).get(path, "rack.session" => {})
+  [path, [page.status, page.body.dup.force_encoding("UTF-8").scrub]]
+}
+"""
+"""Ruby for `Driver.eval`: status and body of pages of Sidekiq's own web page, by their paths."""
 
 
 class SidekiqWorker:

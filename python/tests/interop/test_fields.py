@@ -11,7 +11,7 @@ import redis
 
 from harness.servers import Server, wait_until
 from jobwire import Client
-from jobwire.connection import data
+from jobwire.connection import resources
 from tests.interop.driver import Driver
 from tests.interop.python_worker import worker_threads
 from tests.interop.shapes import SEED, Shapes, differences, spelled_alike
@@ -129,7 +129,7 @@ def test_active_job_and_current_attributes(
     The payloads are recorded ones of this generation; Python knows none of their classes.
     """
     recorded = json.loads(
-        data.path(f"fixtures/sidekiq/{sidekiq.version}/payloads.json").read_text()
+        resources.path(f"fixtures/sidekiq/{sidekiq.version}/payloads.json").read_text()
     )
     payloads = {
         entry["payload"]

@@ -14,18 +14,10 @@ from starlette.testclient import TestClient
 from harness.servers import Server, wait_until
 from jobwire.web import Visitor, WebApp
 from tests.interop.driver import Driver
-from tests.interop.sidekiq import RealSidekiq, open_gate
+from tests.interop.sidekiq import PAGES, RealSidekiq, open_gate
 
 pytestmark = pytest.mark.interop
 
-GET = """
-require "rack/mock"
-require "sidekiq/web"
-with.to_h { |path|
-  page = Rack::MockRequest.new(Sidekiq::Web).get(path, "rack.session" => {})
-  [path, [page.status, page.body.dup.force_encoding("UTF-8").scrub]]
-}
-"""
 POST = """
 require "rack/mock"
 require "sidekiq/web"
@@ -74,7 +66,7 @@ def test_both_pages_say_the_same(
         wait_until(lambda: client.zcard("retry") == 1 and client.zcard("dead") == 1, 60, "failures")
         wait_until(lambda: driver.works() and client.get("stat:failed") == b"2", 60, "heartbeat")
         paths = ["/stats", "/stats/queues"]
-        theirs = {path: json.loads(body) for path, (_, body) in driver.eval(GET, paths).items()}
+        theirs = {path: json.loads(body) for path, (_, body) in driver.eval(PAGES, paths).items()}
         ours = {path: page.get(path).json() for path in paths}
         assert ours["/stats"]["sidekiq"] == theirs["/stats"]["sidekiq"]
         assert theirs["/stats"]["redis"].keys() <= ours["/stats"]["redis"].keys()
@@ -97,7 +89,7 @@ def test_both_pages_say_the_same(
         # The same key names the entry on both pages.
         keys = {"/retries": failed, "/scheduled": later}
         known = [f"{path}/{entry(page, path, jid)[0]}" for path, jid in keys.items()]
-        assert [status for status, _ in driver.eval(GET, known).values()] == [200, 200]
+        assert [status for status, _ in driver.eval(PAGES, known).values()] == [200, 200]
         open_gate(client, "g")
 
 

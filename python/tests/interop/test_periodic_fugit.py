@@ -17,7 +17,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from harness.chroots import CHROOTS, RubyProcess
-from jobwire.connection import data
+from jobwire.connection import resources
 from jobwire.periodic.line import parse
 from jobwire.protocol.periodic_entry import GRACE_S
 from tests.interop.cron import require_cron
@@ -66,7 +66,7 @@ def fugit() -> Iterator[Fugit]:
 
 
 def vectors() -> list[dict[str, Any]]:
-    path = Path(data.path("fixtures")) / "vectors" / "cron-ticks.json"
+    path = Path(resources.path("fixtures")) / "vectors" / "cron-ticks.json"
     loaded: list[dict[str, Any]] = json.loads(path.read_text("utf-8"))
     return loaded
 

@@ -9,21 +9,12 @@ import redis
 
 from harness.servers import Server, wait_until
 from jobwire import Client
-from jobwire.worker.fetch.timings import Timings
+from jobwire.worker.base.timings import Timings
 from tests.interop.driver import Driver
 from tests.interop.python_worker import worker_threads
-from tests.interop.sidekiq import open_gate
+from tests.interop.sidekiq import PAGES, open_gate
 
 pytestmark = pytest.mark.interop
-
-RUBY = """
-require "rack/mock"
-require "sidekiq/web"
-with.to_h { |path|
-  page = Rack::MockRequest.new(Sidekiq::Web).get(path, "rack.session" => {})
-  [path, [page.status, page.body.dup.force_encoding("UTF-8").scrub]]
-}
-"""
 
 
 def test_every_page_shows_what_python_left(
@@ -49,7 +40,7 @@ def test_every_page_shows_what_python_left(
             "/morgue": ["FailJob", "dead é", "broken"],
             "/scheduled": ["EchoJob", "later é"],
         }
-        pages = driver.eval(RUBY, with_=list(expected))
+        pages = driver.eval(PAGES, with_=list(expected))
         open_gate(client, "g")
     assert {path: status for path, (status, _) in pages.items()} == dict.fromkeys(expected, 200)
     missing = {

@@ -17,9 +17,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from jobwire.worker.base.timings import DEFAULT_TIMINGS
 from jobwire.worker.execute.compiled_job import CompiledJob
 from jobwire.worker.fetch.prefetch import MAX_AHEAD, Prefetch
-from jobwire.worker.fetch.timings import DEFAULT_TIMINGS
 from tests.profiles import examples
 
 TICK = DEFAULT_TIMINGS.tick

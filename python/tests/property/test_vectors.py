@@ -9,14 +9,14 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobwire.connection import data as _data
+from jobwire.connection import resources
 from jobwire.protocol.ordering import QueueOrder
 from jobwire.protocol.promotion import next_wait
 from jobwire.protocol.retry import retry_delay
 
 
 def load(kind: str) -> list[dict[str, Any]]:
-    path = Path(_data.path("fixtures") / "vectors" / f"{kind}.json")
+    path = Path(resources.path("fixtures") / "vectors" / f"{kind}.json")
     loaded: list[dict[str, Any]] = json.loads(path.read_text("utf-8"))
     return loaded
 

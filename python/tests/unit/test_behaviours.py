@@ -12,8 +12,8 @@ import pytest
 from jobwire import App, Client, JobType
 from jobwire.settings import SETTINGS
 from tests.rows import over
-from tests.tools.markdown import ROOT
 from tests.unit.test_docs import DOCS, read, rows
+from tools.markdown import ROOT
 
 PACKAGE = ROOT / "python" / "jobwire"
 TESTS = ROOT / "python" / "tests"

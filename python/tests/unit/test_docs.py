@@ -24,8 +24,8 @@ import jobwire
 from jobwire import ConfigError, testing
 from jobwire.cli import cli
 from tests.rows import over
-from tests.tools.links import broken, tracked
-from tests.tools.markdown import FENCE, ROOT, Block, blocks
+from tools.links import broken, tracked
+from tools.markdown import FENCE, ROOT, Block, blocks
 
 DOCS = ROOT / "docs"
 CLIENTS = DOCS / "how-to" / "clients"

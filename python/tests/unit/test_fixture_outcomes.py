@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from jobwire.connection import data
+from jobwire.connection import resources
 from jobwire.errors import MalformedPayload
 from jobwire.protocol import times
 from jobwire.protocol.keys import Keys
@@ -18,7 +18,7 @@ from jobwire.protocol.payload import decode, edit
 from jobwire.protocol.pushing import detect_generation
 from jobwire.protocol.retry import Discard, Failure, after_failure
 
-FIXTURES = data.path("fixtures")
+FIXTURES = resources.path("fixtures")
 FILES = [
     line["file"]
     for line in json.loads((FIXTURES / "index.json").read_text("utf-8"))

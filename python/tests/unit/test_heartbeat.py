@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from jobwire.connection import data
+from jobwire.connection import resources
 from jobwire.protocol.heartbeat import CapsuleShape, HeartbeatSample, Work, beat, process_info
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.ordering import QueueOrder
@@ -71,7 +71,9 @@ def test_info() -> None:
 @pytest.mark.parametrize("version", ["6.4.1", "7.3.2", "8.1.7"])
 def test_info_has_all_that_real_processes_write(version: str) -> None:
     """BEAT-4: the info has the members of all generations, in the same JSON types."""
-    entries = json.loads((data.path("fixtures") / f"sidekiq/{version}/processes.json").read_text())
+    entries = json.loads(
+        (resources.path("fixtures") / f"sidekiq/{version}/processes.json").read_text()
+    )
     ours = info(*CAPSULES)
     seen = 0
     for entry in entries:
@@ -86,7 +88,7 @@ def test_info_has_all_that_real_processes_write(version: str) -> None:
 
 def test_info_follows_the_schema() -> None:
     """BEAT-4: schema/process-info.json."""
-    schema = json.loads((data.path("schema") / "process-info.json").read_text())
+    schema = json.loads((resources.path("schema") / "process-info.json").read_text())
     Draft202012Validator(schema).validate(info(*CAPSULES))
 
 
@@ -110,7 +112,7 @@ def test_work_record() -> None:
     record = Work("a:b", text, run_at=NOW).record()
     assert json.loads(record) == {"queue": "a:b", "payload": text.decode(), "run_at": 1795192067}
     assert list(json.loads(record)) == ["queue", "payload", "run_at"]
-    schema = json.loads((data.path("schema") / "work-record.json").read_text())
+    schema = json.loads((resources.path("schema") / "work-record.json").read_text())
     Draft202012Validator(schema).validate(json.loads(record))
 
 

@@ -14,7 +14,7 @@ import pytest
 from jobwire import inspect
 from jobwire.cli.pretty import console, table
 from jobwire.cli.sheet import Column, Sheet
-from jobwire.connection import data
+from jobwire.connection import resources
 from jobwire.inspect import Filter, aio, sync
 from jobwire.inspect.display import display_args, display_class
 from jobwire.inspect.entry import Entry, backtrace_lines, entry
@@ -33,7 +33,9 @@ def made(place: str = "retry", score: float | None = None, **fields: Any) -> Ent
     return entry(json.dumps({"class": "A", "args": [], **fields}).encode(), place, score)
 
 
-VECTORS = json.loads((data.path("fixtures") / "vectors" / "backtraces.json").read_text("utf-8"))
+VECTORS = json.loads(
+    (resources.path("fixtures") / "vectors" / "backtraces.json").read_text("utf-8")
+)
 
 
 @pytest.mark.parametrize("vector", VECTORS, ids=lambda vector: vector["name"])

@@ -29,11 +29,15 @@ JOBWIRE = {
     "otel": "errors protocol application",
     "outbox": "errors protocol application",
     "settings": "errors protocol periodic application",
-    "worker/fetch": "errors protocol connection",
-    "worker/execute": "errors protocol connection application worker/fetch",
-    "worker/background": "errors protocol connection periodic worker/fetch",
+    "worker/base": "errors protocol",
+    "worker/outcome": "errors protocol connection worker/base",
+    "worker/fetch": "errors protocol connection worker/base worker/outcome",
+    "worker/execute": "errors protocol connection application worker/outcome worker/fetch",
+    "worker/background": (
+        "errors protocol connection periodic worker/base worker/outcome worker/fetch"
+    ),
     "worker/process": "*",
-    "worker": "worker/process worker/fetch application",
+    "worker": "worker/process worker/base application",
     "console/web": "errors protocol connection application inspect monitoring console/ops",
     "console/top": "errors protocol connection application inspect console/ops",
     "console": "",
@@ -182,6 +186,27 @@ def test_only_drivers_beside_the_suite_import_the_library() -> None:
         if any(name.partition(".")[0] == "jobwire" for name in imports(path.read_text("utf-8")))
     }
     assert users == {"drivers/python"}
+
+
+def test_tests_of_the_library_do_not_test_the_suite() -> None:
+    base = Path(__file__).parents[1]
+    kinds = {"jobwire_conformance", "tests.conformance", "tests.schema", "tests.spec"}
+    users = {
+        path.name
+        for folder in ("unit", "acceptance")
+        for path in (base / folder).rglob("*.py")
+        for name in imports(path.read_text("utf-8"))
+        if any(f"{name}.".startswith(f"{kind}.") for kind in kinds)
+    }
+    assert users == {Path(__file__).name}
+
+
+def test_the_test_harness_takes_only_servers_from_the_suite() -> None:
+    """Both need servers that no run leaves behind, and neither package may import the other."""
+    harness = Path(__file__).parents[2] / "harness"
+    found = {name for path in harness.rglob("*.py") for name in imports(path.read_text("utf-8"))}
+    found = {name for name in found if name.partition(".")[0] in PACKAGES}
+    assert found == {f"jobwire_conformance.sandbox.{name}" for name in ("local_server", "reaper")}
 
 
 @pytest.mark.parametrize("package", PACKAGES)

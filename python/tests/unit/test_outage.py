@@ -1,4 +1,4 @@
-"""jobwire.worker.fetch.outage: growing pauses, and log lines at the begin and the end."""
+"""jobwire.worker.base.outage: growing pauses, and log lines at the begin and the end."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from jobwire.errors import RedisRefused, RedisUnreachable
-from jobwire.worker.fetch.outage import Outage, next_pause
+from jobwire.worker.base.outage import Outage, next_pause
 
 
 class Stop(threading.Event):

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from jobwire.connection import data
+from jobwire.connection import resources
 from jobwire.errors import ConfigError
 from jobwire.periodic.line import CronLine, parse
 from jobwire.protocol.periodic_entry import StoredEntry, stored_time, tick_member
 from jobwire.protocol.times import Generation
 from tests.rows import over
 
-FIXTURES = data.path("fixtures")
+FIXTURES = resources.path("fixtures")
 
 
 def vectors(kind: str) -> list[dict[str, Any]]:

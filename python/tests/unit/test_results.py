@@ -24,7 +24,7 @@ JSON = st.recursive(
 @given(JSON)
 def test_a_value_comes_back(value: object) -> None:
     """X-RESULT-3: with the schema of writers."""
-    text = results.kept("j", 60, "done", value_members(value), now=1.5).text
+    text = results.result_to_store("j", 60, "done", value_members(value), now=1.5).text
     result = results.read("j", text)
     assert result is not None
     assert (result.outcome, result.at, result.value, result.problem) == ("done", 1.5, value, None)
@@ -38,7 +38,7 @@ def test_a_value_comes_back(value: object) -> None:
 )
 def test_another_value_leaves_a_problem(value: object) -> None:
     """X-RESULT-5."""
-    text = results.kept("j", 60, "done", value_members(value), now=1.5).text
+    text = results.result_to_store("j", 60, "done", value_members(value), now=1.5).text
     fields = json.loads(text)
     assert set(fields) == {"outcome", "at", "problem"}
     assert problems("result", "writer", fields) == []
@@ -48,14 +48,14 @@ def test_another_value_leaves_a_problem(value: object) -> None:
 def test_a_failure_is_text(outcome: ResultOutcome) -> None:
     """X-RESULT-4: cut and scrubbed as RETRY-3 asks."""
     members = failure_members(Failure("a.B", "x\ud800" * 9_000))
-    fields = json.loads(results.kept("j", 60, outcome, members, now=1).text)
+    fields = json.loads(results.result_to_store("j", 60, outcome, members, now=1).text)
     assert fields["error_class"] == "a.B"
     assert len(fields["error_message"]) == 10_000
     assert problems("result", "writer", fields) == []
 
 
 def test_an_outcome_without_members() -> None:
-    text = results.kept("j", 60, "cancelled", Members(), now=1.5).text
+    text = results.result_to_store("j", 60, "cancelled", Members(), now=1.5).text
     assert json.loads(text) == {"outcome": "cancelled", "at": 1.5}
     assert results.is_final(text)
     assert not results.is_final(b'{"outcome":"retry","at":1}')

@@ -1,4 +1,4 @@
-"""jobwire.worker.background.ticker: checks are called while they request it, and after a wake."""
+"""jobwire.worker.base.ticker: checks are called while they request it, and after a wake."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from harness.servers import wait_until
-from jobwire.worker.background.ticker import Ticker
+from jobwire.worker.base.ticker import Ticker
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""tests.tools.twins: asyncio modules that are generated from blocking ones."""
+"""tools.twins: asyncio modules that are generated from blocking ones."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.tools import twins
-from tests.tools.twins import MANAGER, TWINS, Twin, TwinError, generate, main
+from tools import twins
+from tools.twins import TWINS, Twin, TwinError, generate, main
 
 SOURCE = '''\
 """Blocking."""
@@ -37,17 +37,11 @@ class Reader:
 
     def plain(self):
         return "Reader is not a name here"
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *error):
-        self.redis.run(0)
 '''
 TWIN = Twin(
     source="reader.py",
     target="aio.py",
-    names={"Reader": "AsyncReader", **MANAGER},
+    names={"Reader": "AsyncReader"},
     awaited=frozenset(["self.redis.run"]),
     module_doc="Asyncio.",
     class_doc="From asyncio.",
@@ -79,10 +73,10 @@ def test_a_twin_awaits_and_is_otherwise_the_same() -> None:
     assert reader(Pages()).plain() == "Reader is not a name here"
 
     async def use() -> tuple[Any, list[Any]]:
-        async with reader(Pages("one", [1, 0, 2], [3], [], None)) as opened:
-            first = await opened.first()
-            entries: AsyncIterator[Any] = opened.every()
-            return first, [entry async for entry in entries]
+        opened = reader(Pages("one", [1, 0, 2], [3], []))
+        first = await opened.first()
+        entries: AsyncIterator[Any] = opened.every()
+        return first, [entry async for entry in entries]
 
     assert asyncio.run(use()) == (("é", "one"), [1, 2, 3])
 

@@ -1,4 +1,4 @@
-"""tests.tools.words: planted faults of each habit are found, and lawful sentences are not."""
+"""tools.words: planted faults of each habit are found, and lawful sentences are not."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.rows import over
-from tests.tools.words import EXCUSE, ROOT, SKIPPED, is_under, judge, main, tracked
+from tools.words import EXCUSE, ROOT, SKIPPED, is_under, judge, main, tracked
 
 # Each sentence breaks the rule once.
 PLANTED = {

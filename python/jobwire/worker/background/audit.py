@@ -15,8 +15,8 @@ from jobwire.connection.sync import SyncRedis
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.reliable import held_fields, put_back, sequence_number
 from jobwire.text import counted
-from jobwire.worker.fetch.outbox import Outbox
 from jobwire.worker.fetch.reliable import ReliableFetcher
+from jobwire.worker.outcome.outbox import Outbox
 
 __all__ = ["Audit", "Known", "Suspects", "gather"]
 

@@ -14,7 +14,7 @@ from jobwire.errors import RedisRefused, RedisTrouble
 from jobwire.protocol.cancelling import marked
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.wire import once
-from jobwire.worker.fetch.timings import Timings
+from jobwire.worker.base.timings import Timings
 
 __all__ = ["Canceller"]
 

@@ -21,8 +21,8 @@ from jobwire.protocol.wire import command, once
 from jobwire.text import counted
 from jobwire.worker.background.audit import Audit
 from jobwire.worker.background.lifelock import LifeLock
-from jobwire.worker.fetch.outage import Outage
-from jobwire.worker.fetch.timings import DEFAULT_TIMINGS, Timings
+from jobwire.worker.base.outage import Outage
+from jobwire.worker.base.timings import DEFAULT_TIMINGS, Timings
 
 __all__ = ["HeartbeatThread", "misleads", "rss"]
 
@@ -52,7 +52,7 @@ class HeartbeatThread:
 
     Attributes:
         reaches: True if the last round reached Redis.
-        turned: Monotonic time at which the last round of the thread began. A round may fail, for
+        turned_at: Monotonic time at which the last round of the thread began. A round may fail, for
             example if Redis is down, but it must end.
     """
 
@@ -111,8 +111,8 @@ class HeartbeatThread:
             (Outage(name, self._stop, pause=0.0), duty) for name, duty in duties.items()
         ]
         self.reaches = True
-        self.turned = time.monotonic()
-        self._thread = threading.Thread(target=self._run, name="jobwire-heart", daemon=True)
+        self.turned_at = time.monotonic()
+        self._thread = threading.Thread(target=self._run, name="jobwire-heartbeat", daemon=True)
 
     def start(self) -> None:
         """Beat once, raising if Redis cannot be used, then start the thread."""
@@ -201,7 +201,7 @@ class HeartbeatThread:
 
     def _round(self) -> bool:
         """Do the duties in order; return False if Redis could not be used."""
-        self.turned = time.monotonic()
+        self.turned_at = time.monotonic()
         self._look_at_progress()
         self.reaches = all(
             not self._stop.is_set() and self._goes_on(outage, duty) for outage, duty in self._duties

@@ -25,8 +25,8 @@ from jobwire.protocol.periodic import NotTaken, Tick
 from jobwire.protocol.periodic_entry import DEFAULT_NAMESPACE, PeriodicEntry, StoredEntry
 from jobwire.protocol.times import Generation
 from jobwire.protocol.wire import Batch, Op, command
-from jobwire.worker.fetch.outage import Outage
-from jobwire.worker.fetch.timings import DEFAULT_TIMINGS, Timings
+from jobwire.worker.base.outage import Outage
+from jobwire.worker.base.timings import DEFAULT_TIMINGS, Timings
 
 __all__ = ["PeriodicThread"]
 

@@ -20,8 +20,8 @@ from jobwire.protocol.keys import Keys
 from jobwire.protocol.promotion import BATCH, promote_batch
 from jobwire.protocol.times import Generation
 from jobwire.protocol.wire import command, once
-from jobwire.worker.fetch.outage import Outage
-from jobwire.worker.fetch.timings import DEFAULT_TIMINGS, Timings
+from jobwire.worker.base.outage import Outage
+from jobwire.worker.base.timings import DEFAULT_TIMINGS, Timings
 
 __all__ = ["Poller"]
 

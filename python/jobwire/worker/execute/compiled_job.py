@@ -29,9 +29,9 @@ from jobwire.worker.execute.safe_points import own
 from jobwire.worker.execute.time_limit import limited
 
 if TYPE_CHECKING:
-    from jobwire.worker.execute.isolation import Isolation
+    from jobwire.worker.execute.isolation_parent import Isolation
 
-__all__ = ["CompiledJob", "JobTable", "Marks"]
+__all__ = ["CancelledIds", "CompiledJob", "JobTable"]
 
 MAX_SUGGESTIONS = 100  # unknown names that are compared with the registered ones
 MAX_NAME_LENGTH = 100  # of a name to compare
@@ -42,7 +42,7 @@ _Call = Callable[[Job], Any]
 _AsyncCall = Callable[[Job], Coroutine[Any, Any, Any]]
 
 
-class Marks:
+class CancelledIds:
     """The ids of cancelled jobs, as this process knows them. [X-CANCEL-3]
 
     Attributes:

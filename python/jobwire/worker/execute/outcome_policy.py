@@ -28,20 +28,20 @@ from jobwire.errors import (
     Snooze,
     TryAgain,
 )
+from jobwire.protocol.expiry import EXPIRES_AT, is_late, snoozed, snoozes
 from jobwire.protocol.iteration import Interrupted
-from jobwire.protocol.lateness import EXPIRES_AT, is_late, snoozed, snoozes
 from jobwire.protocol.metrics import ThreadMetrics
 from jobwire.protocol.payload import Job, LazyJob, decode, edit
 from jobwire.protocol.poison import poisoned
 from jobwire.protocol.reliable import InFlightJob
 from jobwire.protocol.results import (
     KEEP,
-    Kept,
     Members,
     ResultOutcome,
+    ResultToStore,
     failure_members,
     keep_of,
-    kept,
+    result_to_store,
     value_members,
 )
 from jobwire.protocol.retry import (
@@ -57,16 +57,9 @@ from jobwire.protocol.times import Generation, stamp
 from jobwire.worker.execute.execution import Execution
 from jobwire.worker.execute.failure import describe, user_trace
 from jobwire.worker.execute.joblog import ended, event
-from jobwire.worker.fetch.source import (
-    DONE,
-    Done,
-    Dropped,
-    Later,
-    OutcomeSink,
-    Requeue,
-    Unreadable,
-    Withdrawn,
-)
+from jobwire.worker.outcome import outcomes
+from jobwire.worker.outcome.outcomes import DONE, Done, Requeue, Unreadable
+from jobwire.worker.outcome.sink import OutcomeSink
 
 __all__ = ["OutcomePolicy"]
 
@@ -120,7 +113,7 @@ class OutcomePolicy:
                 if compiled.keep or KEEP in job.fields:
                     result = self._done(job, compiled.keep)
                 if execution.acknowledged:
-                    self.sink.ran(failed=False, kept=result)
+                    self.sink.ran(failed=False, result=result)
                 else:
                     self.sink.record(
                         execution.held, DONE if after is None else Done((after,)), result
@@ -153,9 +146,9 @@ class OutcomePolicy:
         keep = keep_of(job, execution.compiled.keep)
         result = self._kept(job, keep, "cancelled", Members()) if keep else None
         if execution.acknowledged:
-            self.sink.ran(failed=False, kept=result)
+            self.sink.ran(failed=False, result=result)
         else:
-            self.sink.record(held, DONE if job.jid is None else Withdrawn(job.jid), result)
+            self.sink.record(held, DONE if job.jid is None else outcomes.Cancelled(job.jid), result)
             self.sink.flush_soon()  # people wait for it
 
     def _puts_off(self, execution: Execution, snooze: Snooze, counters: ThreadMetrics) -> bool:
@@ -170,7 +163,7 @@ class OutcomePolicy:
         ended(_log, logging.INFO, str(snooze), elapsed=round(execution.seconds, 3))
         counters.record(execution.job.display_class, execution.seconds * 1000, False)
         text = snoozed(held.text, held.queue, count)
-        self.sink.record(held, Later(text, time.time() + snooze.seconds))
+        self.sink.record(held, outcomes.Snoozed(text, time.time() + snooze.seconds))
         return True
 
     def expires(self, held: InFlightJob, job: Job, default: int) -> bool:
@@ -184,7 +177,7 @@ class OutcomePolicy:
             _log.warning("dropped: it came after its time, which %s says", EXPIRES_AT)
         keep = keep_of(job, default)
         result = self._kept(job, keep, "expired", Members()) if keep else None
-        self.sink.record(held, Dropped(), result)
+        self.sink.record(held, outcomes.Expired(), result)
         for handler in self.app.expired_handlers:
             _contained("expired handler", partial(handler, job))
         return True
@@ -243,7 +236,7 @@ class OutcomePolicy:
             counters.record(job.display_class, seconds * 1000, True)
         keep = execution.compiled.keep
         if execution.acknowledged:
-            self.sink.ran(failed=True, kept=self._failed(job, keep, "discarded", error))
+            self.sink.ran(failed=True, result=self._failed(job, keep, "discarded", error))
             self._tell_of_death(job, error)
         elif isinstance(outcome, Retry):
             self.sink.record(held, outcome, self._failed(job, keep, "retry", error))
@@ -297,23 +290,27 @@ class OutcomePolicy:
         )
         return outcome
 
-    def _done(self, job: Job, default: int) -> Kept | None:
+    def _done(self, job: Job, default: int) -> ResultToStore | None:
         """Return the result of a job that returned; None if it keeps none. [X-RESULT-3]"""
         keep = keep_of(job, default)
         return self._kept(job, keep, "done", _members(job)) if keep else None
 
     def _failed(
         self, job: Job, default: int, outcome: ResultOutcome, error: BaseException
-    ) -> Kept | None:
+    ) -> ResultToStore | None:
         """Return the result of a job that failed; None if it keeps none. [X-RESULT-4]"""
         keep = keep_of(job, default)
         if not keep:
             return None
         return self._kept(job, keep, outcome, failure_members(describe(error, backtrace=False)))
 
-    def _kept(self, job: Job, keep: int, outcome: ResultOutcome, members: Members) -> Kept | None:
+    def _kept(
+        self, job: Job, keep: int, outcome: ResultOutcome, members: Members
+    ) -> ResultToStore | None:
         jid = job.jid
-        return None if jid is None else kept(jid, keep, outcome, members, now=time.time())
+        return (
+            None if jid is None else result_to_store(jid, keep, outcome, members, now=time.time())
+        )
 
     def _record_death(
         self,

@@ -11,18 +11,18 @@ from contextvars import copy_context
 
 from jobwire.application.current import current, running
 from jobwire.errors import Cancelled, JobTimeout, MalformedPayload, RedisTrouble, Shutdown
+from jobwire.protocol.expiry import EXPIRES_AT
 from jobwire.protocol.heartbeat import Work
-from jobwire.protocol.lateness import EXPIRES_AT
 from jobwire.protocol.metrics import ThreadMetrics
 from jobwire.protocol.payload import Job, decode
 from jobwire.protocol.reliable import InFlightJob
-from jobwire.worker.execute.compiled_job import CompiledJob, JobTable, Marks
+from jobwire.worker.execute.compiled_job import CancelledIds, CompiledJob, JobTable
 from jobwire.worker.execute.execution import Execution
 from jobwire.worker.execute.interruption import Interruption, Overdue, make_interruption, wake
 from jobwire.worker.execute.outcome_policy import OutcomePolicy
 from jobwire.worker.execute.tasks import Tasks
 from jobwire.worker.execute.time_limit import AGAIN_S, LONGEST_AGAIN_S, timed_out
-from jobwire.worker.fetch.source import JobSource
+from jobwire.worker.fetch.job_source import JobSource
 
 __all__ = ["Processor"]
 
@@ -43,7 +43,7 @@ class Processor:
         outcome_policy: Handles the end of each job.
         counters: Counts the jobs of this thread.
         watch: Called when a job with a time limit starts.
-        marks: The jobs that must not start, because they were cancelled.
+        cancelled_ids: The jobs that must not start, because they were cancelled.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class Processor:
         outcome_policy: OutcomePolicy,
         counters: ThreadMetrics,
         watch: Callable[[], None],
-        marks: Marks,
+        cancelled_ids: CancelledIds,
     ) -> None:
         self.tid = tid
         self._take = source.take
@@ -68,16 +68,16 @@ class Processor:
         self._outcome_policy = outcome_policy
         self._counters = counters
         self._watch = watch
-        self._marks = marks
+        self._cancelled_ids = cancelled_ids
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         # Written by this thread only, as a whole; read by any.
         self._held: InFlightJob | None = None
         self._execution: Execution | None = None
         # Guards the following, except where this thread enters a job's code.
         self._guard = threading.Lock()
-        self._inside = False  # in the job's own code, where an interruption may strike
-        self._struck: type[BaseException] | None = None  # the error that interrupts the job
-        self._struck_at = 0.0  # monotonic
+        self._in_user_code = False  # in the job's own code, where an interruption may strike
+        self._raised: type[BaseException] | None = None  # the error that interrupts the job
+        self._raised_at = 0.0  # monotonic
         self._again_at: float | None = None  # monotonic; None: not known that it was raised
         self._strikes = 0
         self._interruption: Interruption  # of this thread
@@ -127,7 +127,7 @@ class Processor:
         It is then in code of ours, in a handler of the application or in the log, or in a job that
         is over its limit and does not end.
         """
-        return self._held is not None and (not self._inside or self._struck is not None)
+        return self._held is not None and (not self._in_user_code or self._raised is not None)
 
     def enforce_time_limit(self, now: float) -> float | None:
         """Interrupt the job in progress if it is over its time limit, or goes on. [RETRY-10]
@@ -139,9 +139,9 @@ class Processor:
             Seconds until this must be called again; None if there is no reason.
         """
         with self._guard:
-            if not self._inside:
+            if not self._in_user_code:
                 return None
-            if self._struck is None:
+            if self._raised is None:
                 if self._expires is None:
                     return None
                 if self._expires > now:
@@ -154,15 +154,15 @@ class Processor:
                 self._again_at = now + min(AGAIN_S * 2**self._strikes, LONGEST_AGAIN_S)
             elif self._again_at <= now:
                 self._strikes += 1
-                self._interrupt(Shutdown if self._struck is Shutdown else Overdue, now)
+                self._interrupt(Shutdown if self._raised is Shutdown else Overdue, now)
             if self._again_at is not None:
                 return self._again_at - now
-            return min((now - self._struck_at) / 8, ATTEMPT_INTERVAL_S)
+            return min((now - self._raised_at) / 8, ATTEMPT_INTERVAL_S)
 
     def interrupt(self, error: type[BaseException]) -> None:
         """Raise `error` inside the job, if there is one. [SIG-5] [RETRY-10] [RETRY-16]"""
         with self._guard:
-            if self._inside:
+            if self._in_user_code:
                 self._strikes = 0
                 self._interrupt(error, time.monotonic())
         self._watch()
@@ -181,12 +181,12 @@ class Processor:
             execution.job.cancelled = True
             definition = execution.compiled.definition
             waits = definition is not None and (definition.is_async or definition.isolated)
-            if waits and self._inside and self._thread.ident is not None:
+            if waits and self._in_user_code and self._thread.ident is not None:
                 wake(self._thread.ident)
 
     def _interrupt(self, error: type[BaseException], now: float) -> None:
         """With the guard held."""
-        self._struck, self._struck_at, self._again_at = error, now, None
+        self._raised, self._raised_at, self._again_at = error, now, None
         self._interruption.ask(error)
 
     def _run(self) -> None:
@@ -265,7 +265,11 @@ class Processor:
             self._outcome_policy.began(execution)
             started = time.perf_counter()
             # After `_execution` is set, so that a mark is seen here or by `cancel`.
-            if self._marks.ids and job.jid in self._marks.ids and execution.cancellable:
+            if (
+                self._cancelled_ids.ids
+                and job.jid in self._cancelled_ids.ids
+                and execution.cancellable
+            ):
                 error = Cancelled()
             else:
                 error = self._execute(job, compiled)
@@ -288,8 +292,8 @@ class Processor:
         try:
             try:
                 # Without the guard: an interruption strikes only after the second step.
-                self._struck = None
-                self._inside = True
+                self._raised = None
+                self._in_user_code = True
                 if timeout is not None:
                     self._strikes = 0
                     self._expires = expires = time.monotonic() + timeout
@@ -297,20 +301,20 @@ class Processor:
                 compiled.call(job)
             finally:
                 with self._guard:
-                    self._inside = False
+                    self._in_user_code = False
                     self._expires = None
-                if self._struck is not None:
+                if self._raised is not None:
                     self._interruption.end()
         except BaseException as error:
             # User code runs only here. SystemExit and the like also come from the job and must
             # not end the worker; a Shutdown that this process did not raise is the job's own.
-            if self._struck is Shutdown:
+            if self._raised is Shutdown:
                 raise Shutdown from error
-            if self._struck is not None:
+            if self._raised is not None:
                 late = time.monotonic() - expires
                 return timed_out(timeout or 0.0, late, error.__traceback__)
             return error
         if timeout is not None and (late := time.monotonic() - expires) > 0:
-            ignored = self._struck is not None and self._interruption.raised
+            ignored = self._raised is not None and self._interruption.raised
             return timed_out(timeout, late, None, ignored=ignored)
         return None

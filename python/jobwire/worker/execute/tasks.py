@@ -18,11 +18,12 @@ from jobwire.protocol.heartbeat import Work
 from jobwire.protocol.metrics import ThreadMetrics
 from jobwire.protocol.payload import Job
 from jobwire.protocol.reliable import InFlightJob
-from jobwire.worker.execute.compiled_job import Marks
+from jobwire.worker.execute.compiled_job import CancelledIds
 from jobwire.worker.execute.event_loop import AsyncLoop
 from jobwire.worker.execute.execution import Execution
 from jobwire.worker.execute.outcome_policy import OutcomePolicy
-from jobwire.worker.fetch.source import OutcomeSink, SharedLead
+from jobwire.worker.fetch.job_source import SharedLead
+from jobwire.worker.outcome.sink import OutcomeSink
 
 __all__ = ["Tasks"]
 
@@ -54,7 +55,7 @@ class Tasks:
         sink: Told to store outcomes, because perhaps no fetch will carry them.
         outcome_policy: Handles the end of each job.
         counters: Counts the jobs of this capsule.
-        marks: The jobs that must not start, because they were cancelled.
+        cancelled_ids: The jobs that must not start, because they were cancelled.
     """
 
     def __init__(
@@ -66,7 +67,7 @@ class Tasks:
         sink: OutcomeSink,
         outcome_policy: OutcomePolicy,
         counters: ThreadMetrics,
-        marks: Marks,
+        cancelled_ids: CancelledIds,
     ) -> None:
         self._prefix = prefix
         self._loop = loop
@@ -75,7 +76,7 @@ class Tasks:
         self._flush_soon = sink.flush_soon
         self._outcome_policy = outcome_policy
         self._counters = counters
-        self._marks = marks
+        self._cancelled_ids = cancelled_ids
         # Any thread appends, only the loop takes; each is one atomic step.
         self._inbox: deque[tuple[Execution, _Call]] = deque()
         self._waking = False
@@ -207,7 +208,11 @@ class Tasks:
             current.set(execution.job)  # the task has a context of its own
             self._outcome_policy.began(execution)
             started = time.perf_counter()
-            if self._marks.ids and execution.job.jid in self._marks.ids and execution.cancellable:
+            if (
+                self._cancelled_ids.ids
+                and execution.job.jid in self._cancelled_ids.ids
+                and execution.cancellable
+            ):
                 raise Cancelled
             await call(execution.job)
         except BaseException as raised:  # noqa: BLE001 - user code, which must not end the loop

@@ -17,9 +17,9 @@ from jobwire.protocol.keys import Keys
 from jobwire.protocol.ordering import QueueOrder
 from jobwire.protocol.reliable import InFlightJob
 from jobwire.protocol.wire import Batch, command, once
-from jobwire.worker.fetch.direct import insist
-from jobwire.worker.fetch.outage import Outage
-from jobwire.worker.fetch.timings import DEFAULT_TIMINGS, Timings
+from jobwire.worker.base.outage import Outage
+from jobwire.worker.base.timings import DEFAULT_TIMINGS, Timings
+from jobwire.worker.outcome.immediate_sink import send_until_stored
 
 __all__ = ["BasicFetcher"]
 
@@ -154,7 +154,7 @@ class BasicFetcher:
         for held in jobs:
             step = command("RPUSH", self._keys.queue(held.queue), held.text)
             try:
-                insist(self._redis, step, "job not put back yet", deadline)
+                send_until_stored(self._redis, step, "job not put back yet", deadline)
             except RedisTrouble as error:  # the queue of the next job may be usable
                 trouble.append(error)
         if trouble:

@@ -8,7 +8,7 @@ within `Timings.prefetch_horizon`. A job that waits longer than `Timings.prefetc
 
 from __future__ import annotations
 
-from jobwire.worker.fetch.timings import DEFAULT_TIMINGS, Timings
+from jobwire.worker.base.timings import DEFAULT_TIMINGS, Timings
 
 __all__ = ["MAX_AHEAD", "Prefetch"]
 

@@ -38,15 +38,16 @@ from jobwire.protocol.reliable import (
 from jobwire.protocol.times import utc_day
 from jobwire.protocol.wire import Script, once
 from jobwire.text import counted
+from jobwire.worker.base.checks import PeriodicChecks
+from jobwire.worker.base.outage import Outage
+from jobwire.worker.base.timings import DEFAULT_TIMINGS, Timings
 from jobwire.worker.fetch.buffer import Buffer, Slots
 from jobwire.worker.fetch.inflight import FetchesInFlight, PendingFetch, SequenceNumbers
+from jobwire.worker.fetch.job_source import SharedLead
 from jobwire.worker.fetch.leader import Event, Leader, State
-from jobwire.worker.fetch.outage import Outage
-from jobwire.worker.fetch.outbox import Outbox
 from jobwire.worker.fetch.prefetch import Prefetch
-from jobwire.worker.fetch.source import PeriodicChecks, SharedLead
-from jobwire.worker.fetch.timings import DEFAULT_TIMINGS, Timings
 from jobwire.worker.fetch.wakeup import Wakeup
+from jobwire.worker.outcome.outbox import Outbox
 
 __all__ = ["ReliableFetcher"]
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 from jobwire.connection.watch import Watch
 from jobwire.errors import RedisRefused, RedisTrouble
-from jobwire.worker.fetch.timings import DEFAULT_TIMINGS, Timings
+from jobwire.worker.base.timings import DEFAULT_TIMINGS, Timings
 
 __all__ = ["Wakeup"]
 

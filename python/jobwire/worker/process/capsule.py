@@ -13,13 +13,14 @@ from jobwire.protocol.heartbeat import CapsuleShape, Work
 from jobwire.protocol.metrics import Metrics
 from jobwire.protocol.ordering import QueueOrder
 from jobwire.protocol.reliable import InFlightJob
-from jobwire.worker.background.ticker import Ticker
-from jobwire.worker.execute.compiled_job import JobTable, Marks
+from jobwire.worker.base.ticker import Ticker
+from jobwire.worker.execute.compiled_job import CancelledIds, JobTable
 from jobwire.worker.execute.event_loop import AsyncLoop
 from jobwire.worker.execute.outcome_policy import OutcomePolicy
 from jobwire.worker.execute.processor import Processor
 from jobwire.worker.execute.tasks import Tasks
-from jobwire.worker.fetch.source import JobSource, OutcomeSink
+from jobwire.worker.fetch.job_source import JobSource
+from jobwire.worker.outcome.sink import OutcomeSink
 
 __all__ = ["Capsule"]
 
@@ -40,7 +41,7 @@ class Capsule:
         metrics: Shared by all capsules.
         loop: Shared by all capsules.
         ticker: Checks time limits; shared by all capsules.
-        marks: The jobs that must not start; shared by all capsules.
+        cancelled_ids: The jobs that must not start; shared by all capsules.
     """
 
     def __init__(
@@ -56,7 +57,7 @@ class Capsule:
         metrics: Metrics,
         loop: AsyncLoop,
         ticker: Ticker,
-        marks: Marks,
+        cancelled_ids: CancelledIds,
     ) -> None:
         self.shape = CapsuleShape(name, concurrency, order)
         self._source = source
@@ -73,7 +74,7 @@ class Capsule:
                 sink,
                 outcome_policy,
                 metrics.for_thread(),
-                marks,
+                cancelled_ids,
             )
             ticker.add_periodic_check(self._tasks.return_cancelled)
             source.lead.on_thread_wanted(self._add_thread)
@@ -88,7 +89,7 @@ class Capsule:
                 outcome_policy=outcome_policy,
                 counters=metrics.for_thread(),
                 watch=ticker.wake,
-                marks=marks,
+                cancelled_ids=cancelled_ids,
             )
 
         self._make = make

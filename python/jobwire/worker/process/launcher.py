@@ -37,38 +37,30 @@ from jobwire.protocol.server import ServerInfo, check_server
 from jobwire.protocol.times import Generation
 from jobwire.protocol.wire import command, once
 from jobwire.text import counted
-from jobwire.worker.background.audit import Audit, gather
 from jobwire.worker.background.canceller import Canceller
 from jobwire.worker.background.heartbeat import HeartbeatThread, rss
-from jobwire.worker.background.outcome_writer import OutcomeWriter
 from jobwire.worker.background.periodic import PeriodicThread
 from jobwire.worker.background.poller import Poller
-from jobwire.worker.background.ticker import Ticker
-from jobwire.worker.execute import joblog
-from jobwire.worker.execute.compiled_job import JobTable, Marks
+from jobwire.worker.base.outage import next_pause
+from jobwire.worker.base.ticker import Ticker
+from jobwire.worker.base.timings import DEFAULT_TIMINGS, Timings
+from jobwire.worker.execute.compiled_job import CancelledIds, JobTable
 from jobwire.worker.execute.event_loop import CLEANUP_TIMEOUT_S, AsyncLoop
 from jobwire.worker.execute.iterating import Iterations
 from jobwire.worker.execute.outcome_policy import OutcomePolicy
-from jobwire.worker.fetch.basic import BasicFetcher
-from jobwire.worker.fetch.direct import DirectSink, ExecutionCounts
-from jobwire.worker.fetch.inflight import SequenceNumbers
-from jobwire.worker.fetch.outage import next_pause
-from jobwire.worker.fetch.outbox import Outbox
-from jobwire.worker.fetch.reliable import ReliableFetcher
-from jobwire.worker.fetch.source import JobSource, OutcomeSink
-from jobwire.worker.fetch.timings import DEFAULT_TIMINGS, Timings
+from jobwire.worker.outcome.immediate_sink import ExecutionCounts
 from jobwire.worker.process.capsule import Capsule
+from jobwire.worker.process.fetch_mode import BasicMode, FetchMode, ReliableMode
 from jobwire.worker.process.progress import Part, Progress
 
 if TYPE_CHECKING:
-    from jobwire.worker.execute.isolation import Isolation
+    from jobwire.worker.execute.isolation_parent import Isolation
 
 __all__ = ["Launcher"]
 
 START_PATIENCE_S = 10.0  # for lost connections, once the server has answered
 
 T = TypeVar("T")
-_MakeSource = Callable[[QueueOrder, int], JobSource]
 
 _log = logging.getLogger("jobwire.worker")
 
@@ -112,12 +104,19 @@ class Launcher:
         self._generation: Generation = 8
         self._quiet = threading.Event()
         self._ticker = Ticker(tick=timings.tick)
-        # The first is for basic fetch, the others for reliable fetch.
         self._counts = ExecutionCounts()
-        self._direct_sink: DirectSink | None = None
-        self._outcome_writer: OutcomeWriter | None = None
-        self._audit: Audit | None = None
-        sink, make_source = self._basic() if config.fetch == "basic" else self._reliable()
+        common = (self._redis, self._keys, timings, self._dead_limits, self._counts)
+        self._mode: FetchMode = (
+            BasicMode(*common)
+            if config.fetch == "basic"
+            else ReliableMode(
+                *common,
+                identity=self.identity,
+                ticker=self._ticker,
+                renew_lease=lambda: self._heartbeat.beat(),
+                taken=self._taken,
+            )
+        )
         self._metrics = Metrics()
         self._flushing = threading.Lock()  # `_metrics` must not be flushed by two threads at a time
         self._loop = AsyncLoop(on_broken)
@@ -131,28 +130,28 @@ class Launcher:
         self._job_table = JobTable(app, self._loop, self._isolation, iterations)
         outcome_policy = OutcomePolicy(
             app,
-            sink,
+            self._mode.sink,
             lambda: self._generation,
             max_retries=config.max_retries,
             poison_limit=config.poison_limit,
             retries_unknown=config.unknown_jobs == "retry",
         )
         self._capsules = []
-        self._marks = Marks()
+        self._cancelled_ids = CancelledIds()
         for name, capsule_config in config.capsules.items():
             order = QueueOrder(capsule_config.queues)
             capsule = Capsule(
                 name,
                 order,
                 capsule_config.concurrency,
-                make_source(order, capsule_config.concurrency),
-                sink=sink,
+                self._mode.make_source(order, capsule_config.concurrency),
+                sink=self._mode.sink,
                 job_table=self._job_table,
                 outcome_policy=outcome_policy,
                 metrics=self._metrics,
                 loop=self._loop,
                 ticker=self._ticker,
-                marks=self._marks,
+                cancelled_ids=self._cancelled_ids,
             )
             self._capsules.append(capsule)
         self._canceller = Canceller(self._redis, self._keys, self._cancel, timings)
@@ -181,7 +180,7 @@ class Launcher:
             on_signal=on_signal or self._obey,
             on_beat=self._on_beat,
             stuck=self._progress.stuck,
-            audit=self._audit,
+            audit=self._mode.audit,
             timings=timings,
         )
         self._periodic = self._make_periodic()
@@ -202,7 +201,7 @@ class Launcher:
 
     def stuck(self) -> str:
         """Return the reason that this process does not work and must be restarted, or ""."""
-        silent = time.monotonic() - self._heartbeat.turned
+        silent = time.monotonic() - self._heartbeat.turned_at
         if silent > self._timings.stuck_after:
             return f"heartbeat thread stuck for {silent:.0f} s"
         return self._progress.stuck()
@@ -222,7 +221,7 @@ class Launcher:
         return self._beaten_at > 0 and not self._quiet.is_set()
 
     @property
-    def silent(self) -> float:
+    def seconds_since_heartbeat(self) -> float:
         """Seconds since the last heartbeat that reached Redis; infinite before the first one."""
         return time.monotonic() - self._beaten_at if self._beaten_at else math.inf
 
@@ -239,7 +238,7 @@ class Launcher:
             fetches=sum(capsule.fetches for capsule in self._capsules),
             executing=len(self.works()),
             concurrency=self.config.concurrency,
-            unstored=0 if self._outcome_writer is None else self._outcome_writer.unstored,
+            unstored=self._mode.unstored,
             memory=rss() * 1024,
             processes=1,
         )
@@ -315,7 +314,7 @@ class Launcher:
 
     def _cancel(self, ids: Collection[str]) -> None:
         """Refuse and end jobs that were cancelled. [X-CANCEL-3] [X-CANCEL-7]"""
-        self._marks.ids = ids
+        self._cancelled_ids.ids = ids
         for capsule in self._capsules:
             capsule.cancel(ids)
 
@@ -385,10 +384,7 @@ class Launcher:
         if not all(ended):
             put_back = self._hard_stop()
         self._canceller.stop()
-        if self._outcome_writer is not None:
-            left = self._outcome_writer.close(self._timings.outcome_close_timeout)
-            if left:
-                _log.error("outcomes of %d jobs could not be stored; they run again", left)
+        self._mode.close()
         self._ticker.close()
         try:
             self._on_beat()
@@ -447,8 +443,7 @@ class Launcher:
             except RedisTrouble as error:
                 _log.error("unfinished jobs were not put back: %s", error)
         _log.warning("time is up: put back %s", counted(count, "unfinished job"))
-        if self._direct_sink is not None:
-            self._direct_sink.give_up()
+        self._mode.give_up()
         for capsule in self._capsules:
             capsule.interrupt()
         cleanup = time.monotonic() + CLEANUP_TIMEOUT_S
@@ -507,57 +502,8 @@ class Launcher:
             timings=self._timings,
         )
 
-    def _basic(self) -> tuple[OutcomeSink, _MakeSource]:
-        """Return the sink of basic fetch, and how to make the source of a capsule."""
-        self._direct_sink = sink = DirectSink(
-            self._redis,
-            self._keys,
-            counts=self._counts,
-            dead_limits=self._dead_limits,
-            flush_log=joblog.flush,
-        )
-
-        def make_source(order: QueueOrder, slots: int) -> JobSource:
-            return BasicFetcher(self._redis, self._keys, order, slots=slots, timings=self._timings)
-
-        return sink, make_source
-
-    def _reliable(self) -> tuple[OutcomeSink, _MakeSource]:
-        """Return the sink of reliable fetch, and how to make the source of a capsule."""
-        numbers = SequenceNumbers()
-        outbox = Outbox(
-            self._redis,
-            self._keys,
-            self.identity,
-            dead_limits=self._dead_limits,
-            flush_log=joblog.flush,
-            retry_interval=self._timings.outcome_retry_interval,
-            on_failure=self._ticker.wake,
-        )
-        self._outcome_writer = OutcomeWriter(outbox, self._ticker, self._timings, self._counts)
-        fetchers: list[ReliableFetcher] = []
-
-        def taken() -> list[str]:
-            return [field for capsule in self._capsules for field in capsule.known_fields()]
-
-        self._audit = Audit(
-            self._redis, self._keys, self.identity, lambda: gather(fetchers, taken, outbox)
-        )
-
-        def make_source(order: QueueOrder, slots: int) -> JobSource:
-            fetcher = ReliableFetcher(
-                *(self._redis, self._keys, self.identity, order),
-                slots=slots,
-                numbers=numbers,
-                outbox=outbox,
-                ticker=self._ticker,
-                renew_lease=lambda: self._heartbeat.beat(),
-                timings=self._timings,
-            )
-            fetchers.append(fetcher)
-            return fetcher
-
-        return self._outcome_writer, make_source
+    def _taken(self) -> list[str]:
+        return [field for capsule in self._capsules for field in capsule.known_fields()]
 
 
 def _patiently(
@@ -581,6 +527,6 @@ def _isolation(app: App, config: WorkerConfig) -> Isolation | None:
     isolated = [job for job in app.jobs.values() if job.isolated]
     if not isolated:
         return None
-    from jobwire.worker.execute.isolation import Isolation
+    from jobwire.worker.execute.isolation_parent import Isolation
 
     return Isolation(isolated, size=config.concurrency, entry=app.entry)

@@ -25,8 +25,8 @@ from jobwire.application.redis_url import RedisAddress
 from jobwire.errors import RedisRefused, RedisTrouble, RedisUnreachable
 from jobwire.protocol.heartbeat import BEAT_INTERVAL_S, LEASE_S
 from jobwire.worker.background.heartbeat import rss
-from jobwire.worker.fetch.outage import next_pause
-from jobwire.worker.fetch.timings import DEFAULT_TIMINGS, Timings
+from jobwire.worker.base.outage import next_pause
+from jobwire.worker.base.timings import DEFAULT_TIMINGS, Timings
 from jobwire.worker.process import notify
 from jobwire.worker.process.announce import announce
 from jobwire.worker.process.launcher import Launcher
@@ -152,17 +152,15 @@ class _Process:
         self._started = True
         self._report()
         self._notifier.ready(self._describe())
-        period = self._notifier.period
-        if period is None and self._config.memory_limit:
-            period = notify.STATUS_INTERVAL_S
-        timeout = min(SIGNAL_CHECK_INTERVAL_S, period or math.inf)
+        period = self._notifier.period or notify.STATUS_INTERVAL_S
+        timeout = min(SIGNAL_CHECK_INTERVAL_S, period)
         checked_at = time.monotonic()
         while True:
             self._report()
             try:
                 received = self._signals.get(timeout=timeout)
             except Empty:
-                if period is not None and time.monotonic() - checked_at >= period:
+                if time.monotonic() - checked_at >= period:
                     self._check()
                     checked_at = time.monotonic()
                 continue
@@ -351,14 +349,14 @@ class _Process:
         self._signals.put(_Signal("TERM"))
 
     def _check(self) -> None:
-        """Notify the watchdog unless the process hangs; check the memory."""
+        """Notify the watchdog unless the process hangs, which is logged; check the memory."""
         stuck = self._launcher.stuck()
         if not stuck or self._stopping:
             self._notifier.alive()
             self._is_stuck = False
         elif not self._is_stuck:
             self._is_stuck = True
-            _log.error("%s; watchdog notifications stopped", stuck)
+            _log.error("%s; the process is no longer live, the watchdog is not notified", stuck)
         self._report_status()
         limit = self._config.memory_limit
         if limit and not self._notifier.supervised and not self._stopping:
@@ -391,7 +389,7 @@ class _Process:
             return "starting"
         if not self._launcher.fetching:
             return "quiet"
-        silent = self._launcher.silent
+        silent = self._launcher.seconds_since_heartbeat
         return f"no heartbeat in Redis for {silent:.0f} s" if silent > LEASE_S else ""
 
     def _redis_place(self) -> RedisPlace:

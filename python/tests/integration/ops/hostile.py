@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 
-from jobwire.connection import data
+from jobwire.connection import resources
 
 __all__ = ["HOSTILE"]
 
@@ -16,7 +16,7 @@ def _bytes(one: dict[str, str]) -> bytes:
     return one["payload"].encode("utf-8", "surrogatepass")
 
 
-_INVALID = json.loads((data.path("fixtures") / "invalid" / "payloads.json").read_text("utf-8"))
+_INVALID = json.loads((resources.path("fixtures") / "invalid" / "payloads.json").read_text("utf-8"))
 
 HOSTILE = [
     *dict.fromkeys(map(_bytes, _INVALID)),

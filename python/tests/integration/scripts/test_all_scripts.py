@@ -10,7 +10,7 @@ import pytest
 from harness.debian_servers import SERVERS, DebianServer
 from harness.servers import wait_until
 from jobwire import RedisRefused
-from jobwire.connection import data
+from jobwire.connection import resources
 from jobwire.connection.scripts import script
 from jobwire.periodic.schedule import load, set_enabled
 from jobwire.protocol import periodic
@@ -30,12 +30,12 @@ from jobwire.protocol.reliable import (
     script_requeue,
     script_retry,
 )
-from jobwire.protocol.results import Kept
+from jobwire.protocol.results import ResultToStore
 from tests.integration.clients import listening
 from tests.integration.scripts.shell import DAY, KEYS, ME, NOW, Shell, one
 from tests.server_fixtures import ServerFactory
 
-KEPT = Kept("9f2c1b7a4d3e5f60718293a4", 60, b'{"outcome":"retry","at":1.5}')
+KEPT = ResultToStore("9f2c1b7a4d3e5f60718293a4", 60, b'{"outcome":"retry","at":1.5}')
 
 
 def life(shell: Shell, keys: Keys) -> None:
@@ -90,7 +90,7 @@ def periodic_life(shell: Shell, keys: Keys) -> None:
     shell.run(load(keys, [], schedule="s"))
 
 
-SCRIPTS = {path.stem for path in data.path("lua").glob("*.lua")}
+SCRIPTS = {path.stem for path in resources.path("lua").glob("*.lua")}
 
 
 def test_scripts_touch_declared_keys_only(shell: Shell) -> None:

@@ -15,7 +15,7 @@ from jobwire.protocol.reliable import (
     script_requeue,
     script_retry,
 )
-from jobwire.protocol.results import Kept
+from jobwire.protocol.results import ResultToStore
 from jobwire.protocol.stats import DAY_TTL_S, Deliveries, count, deliveries
 from jobwire.protocol.wire import Script
 from tests.integration.clients import everything
@@ -261,7 +261,7 @@ def test_counters(shell: Shell) -> None:
 
 # keep
 
-KEPT = Kept("9f2c1b7a4d3e5f60718293a4", 60, b'{"outcome":"done","at":1.5,"value":[]}')
+KEPT = ResultToStore("9f2c1b7a4d3e5f60718293a4", 60, b'{"outcome":"done","at":1.5,"value":[]}')
 
 
 @pytest.mark.parametrize("is_dead", [False, True])

@@ -11,7 +11,7 @@ import pytest
 
 from harness.servers import Server
 from jobwire import App, RedisRefused
-from jobwire.connection import data
+from jobwire.connection import resources
 from jobwire.connection.sync import SyncRedis
 from jobwire.ops import Operations
 from jobwire.periodic.schedule import load, set_enabled
@@ -22,7 +22,7 @@ from jobwire.protocol.periodic import Tick
 from jobwire.protocol.periodic_entry import PeriodicEntry, StoredEntry
 from jobwire.protocol.promotion import promote_batch
 from jobwire.protocol.reliable import fetch, put_back, recover, script_keep
-from jobwire.protocol.results import Kept
+from jobwire.protocol.results import ResultToStore
 from jobwire.protocol.wire import Op
 from tests.integration.scripts.shell import DAY, KEYS, ME, NOW, OUTCOMES, Shell, one, outcome
 from tests.workers import running
@@ -44,7 +44,7 @@ def a_fetch(shell: Shell) -> Op[Any]:
 
 
 def a_keep(field: str) -> Op[Any]:
-    kept = Kept("9f2c1b7a4d3e5f60718293a4", 60, b"{}")
+    kept = ResultToStore("9f2c1b7a4d3e5f60718293a4", 60, b"{}")
     return one(
         script_keep(
             KEYS,
@@ -131,7 +131,7 @@ ACTS: dict[str, Callable[[Shell], Op[Any]]] = {
 WITHOUT_JOBS = {"forget", "periodic_due", "periodic_look"}
 CASES = [
     (path.stem, command)
-    for path in sorted(data.path("lua").glob("*.lua"))
+    for path in sorted(resources.path("lua").glob("*.lua"))
     if path.stem not in WITHOUT_JOBS
     for command in sorted(set(CALL.findall(path.read_text("utf-8"))))
 ]
@@ -187,7 +187,7 @@ def test_a_refused_command_loses_no_job(server: Server, name: str, command: str)
 def test_the_check_tries_every_command_of_the_scripts() -> None:
     """SEC-3: the worker at its start, and the doctor, try the commands that the scripts call."""
     calls: set[str] = set()
-    for path in data.path("lua").glob("*.lua"):
+    for path in resources.path("lua").glob("*.lua"):
         if not path.stem.startswith(("periodic_", "cancel")):
             calls.update(CALL.findall(path.read_text("utf-8")))
     tried = {step.args[0] for step in permissions.of_scripts(KEYS, ME, "q")}

@@ -13,6 +13,8 @@ from jobwire.console.web.routes import PAGES
 from jobwire.web import Visitor, WebApp
 from tests.integration.inspector.entries import IDENTITY, payload
 
+pytestmark = pytest.mark.process
+
 SETS = ("schedule", "retry", "dead", "jobwire:unreadable")
 PLACES = ("/retries", "/retries?from=20", "/scheduled", "/dead", "/unreadable", "/queues/q")
 # These examine a bounded number of entries: by hundreds, or one state each of at most 200 jobs.

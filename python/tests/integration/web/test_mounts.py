@@ -22,6 +22,8 @@ from tests.integration.inspector.entries import payload
 from tests.integration.web.crawling import crawl, parsed
 from tests.integration.web.served import Events, served
 
+pytestmark = pytest.mark.process
+
 Host = Callable[[WebApp], Any]
 
 

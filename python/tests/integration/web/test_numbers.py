@@ -64,7 +64,7 @@ def of_prometheus(client: TestClient) -> dict[str, float]:
     return numbers
 
 
-@pytest.mark.process
+@pytest.mark.full
 def test_every_view_says_the_same_on_every_recorded_database(
     server: Server, page: tuple[TestClient, WebApp]
 ) -> None:

@@ -170,12 +170,15 @@ def check_form(server: Server, form: Form, role: Role) -> None:
 
 
 @pytest.mark.process
-def test_every_act_is_refused_below_its_role_and_done_in_it(server: Server) -> None:
-    """Role x every act x every form of it that any page has."""
+@pytest.mark.parametrize("most", [1, pytest.param(None, marks=pytest.mark.full)])
+def test_every_act_is_refused_below_its_role_and_done_in_it(
+    server: Server, most: int | None
+) -> None:
+    """Role x every act x every form of it that any page has; in the gate its first form."""
     _, by_act = all_forms(server)
     assert set(by_act) == {act.name for act in ACTS}, "acts without a form, or the reverse"
     for forms in by_act.values():
-        for form in forms:
+        for form in forms[:most]:
             for role in ROLES:
                 check_form(server, form, role)
 

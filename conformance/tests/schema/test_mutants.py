@@ -1,0 +1,382 @@
+"""Payloads with one forbidden field: the schema rejects each and names the requirement."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+
+from tests.rows import over
+from tests.schema.sample_objects import IDENTITY, INFO, METRICS
+from tests.schemas import ABSENT, blames, mutant, problems, schema
+
+TIMES = ("created_at", "enqueued_at", "failed_at", "retried_at")
+ERRORS = ("error_message", "error_class")
+PUSHED: dict[str, Any] = {
+    "retry": True,
+    "queue": "default",
+    "args": [1, {"a": [None]}],
+    "class": "HardJob",
+    "jid": "9f2c1b7a4d3e5f60718293a4",
+    "created_at": 1786960000123,
+    "enqueued_at": 1786960000124,
+    "jw_anything": {"x": 1},
+}
+FAILED: dict[str, Any] = {
+    **PUSHED,
+    "backtrace": True,
+    "error_message": "boom",
+    "error_class": "RuntimeError",
+    "failed_at": 1786960001000,
+    "retry_count": 1,
+    "error_backtrace": "eJyLjgUAARUAuQ==",
+    "retried_at": 1786960020000,
+}
+
+
+def in_seconds(payload: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the same payload as a writer of generation 7 writes it."""
+    return {k: v / 1000 if k in TIMES else v for k, v in payload.items()}
+
+
+VALID = {7: in_seconds(FAILED), 8: FAILED}
+
+MUTANTS: list[tuple[int, str, object, str]] = [
+    *(
+        (generation, field, value, requirement)
+        for generation in (7, 8)
+        for field, value, requirement in [
+            ("class", ABSENT, "PAY-12"),
+            ("class", "", "PUSH-4"),
+            ("class", None, "PAY-12"),
+            ("args", ABSENT, "PAY-30"),
+            ("args", {"a": 1}, "PAY-30"),
+            ("args", "[1]", "PAY-30"),
+            ("jid", "", "PAY-9"),
+            ("jid", 12, "PAY-9"),
+            ("queue", ABSENT, "PUSH-6"),
+            ("queue", "", "PUSH-4"),
+            ("queue", None, "PUSH-4"),
+            ("retry", ABSENT, "PUSH-6"),
+            ("retry", "5", "PUSH-4"),
+            ("retry", -1, "PUSH-4"),
+            ("retry", 1.5, "PUSH-4"),
+            ("retry_for", 1_000_000_001, "PUSH-4"),
+            ("retry_for", -1, "PUSH-4"),
+            ("retried_at", ABSENT, "RETRY-17"),
+            ("backtrace", "all", "PUSH-4"),
+            ("tags", "billing", "PUSH-4"),
+            ("tags", [1], "PUSH-4"),
+            ("at", 1786960000.5, "SCHED-12"),
+            ("failed_at", ABSENT, "RETRY-2"),
+            ("retry_count", ABSENT, "RETRY-2"),
+            ("retry_count", None, "RETRY-2"),
+            ("retry_count", -2, "RETRY-2"),
+            ("error_message", None, "RETRY-3"),
+            ("error_class", ABSENT, "RETRY-3"),
+            ("error_message", ABSENT, "RETRY-3"),
+            ("error_message", "é" * 10_001, "RETRY-3"),
+            ("retry_queue", "", "RETRY-7"),
+            ("error_backtrace", ["app.py:1"], "RETRY-8"),
+            ("error_backtrace", "app.py:1", "RETRY-8"),
+            ("dead", "false", "DEAD-4"),
+            ("wrapped", 7, "PAY-13"),
+            ("log_level", "loud", "PUSH-4"),
+            ("error_class", 7, "RETRY-3"),
+            ("retry_queue", 7, "RETRY-7"),
+            ("backtrace", -1, "PUSH-4"),
+            ("retry_for", "60", "PUSH-4"),
+        ]
+    ),
+    *(
+        (7, field, value, "GEN-1")
+        for field in ("created_at", "enqueued_at", "failed_at", "retried_at")
+        for value in (1786960000123, "2026-08-17 09:46:40 UTC", None, -1.5)
+    ),
+    *(
+        (8, field, value, "GEN-2")
+        for field in ("created_at", "enqueued_at", "failed_at", "retried_at")
+        for value in (1786960000, 1786960000.5, 1786960000123.5, "1786960000123", None)
+    ),
+    (8, "error_backtrace", "eJyLjgUA\nARUAuQ==", "RETRY-8"),
+]
+
+
+NAMES = {7: "7.3", 8: "8.1"}
+
+
+@pytest.mark.parametrize("generation", VALID)
+def test_the_original_of_the_mutants_is_valid(generation: int) -> None:
+    assert problems("payload", f"writer-{NAMES[generation]}", VALID[generation]) == []
+
+
+@over(("generation", "field", "value", "requirement"), MUTANTS)
+def test_mutant_is_rejected_in_the_name_of(
+    generation: int, field: str, value: object, requirement: str
+) -> None:
+    changed = mutant(VALID[generation], field, value)
+    rejected_by = blames("payload", f"writer-{NAMES[generation]}", changed)
+    assert rejected_by, "accepted"
+    assert any(f"[{requirement}]" in blame for blame in rejected_by), rejected_by
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        pytest.param({"class": "HardJob"}, id="least"),
+        pytest.param({"class": "HardJob", "args": None, "jid": 7, "retry": "5"}, id="odd"),
+        pytest.param({**PUSHED, "failed_at": 1786960001.25}, id="mixed generations"),
+        pytest.param({**PUSHED, "created_at": 1786960000}, id="integer seconds"),
+        pytest.param({**PUSHED, "at": 1786960000.5}, id="leftover at"),
+        pytest.param({**PUSHED, "retry_count": None}, id="null count"),
+    ],
+)
+def test_reader_takes_what_writers_may_not_write(payload: dict[str, Any]) -> None:
+    assert problems("payload", "reader", payload) == []
+    assert problems("payload", "writer-8.1", payload) != []
+
+
+@pytest.mark.parametrize(
+    ("payload", "requirement"),
+    [
+        ([1, 2], ""),
+        ({"args": []}, "EXEC-2"),
+        ({"class": "HardJob", "args": {"a": 1}}, "EXEC-7"),
+        ({"class": 7}, "EXEC-2"),
+    ],
+)
+def test_reader_rejects_what_cannot_run(payload: object, requirement: str) -> None:
+    assert any(requirement in blame for blame in blames("payload", "reader", payload))
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "requirement"),
+    [
+        *((field, "2026-11-20", "GEN-3") for field in TIMES),
+        *((field, [1], "RETRY-3") for field in ERRORS),
+        ("retry_count", "3", "RETRY-2"),
+        ("error_backtrace", 7, "RETRY-8"),
+        ("retry_for", "60", "RETRY-6"),
+    ],
+)
+def test_odd_bookkeeping_is_unusual_and_readable(
+    field: str, value: object, requirement: str
+) -> None:
+    """INSP-3: no such value makes a job unreadable."""
+    payload = {"class": "HardJob", field: value}
+    assert problems("payload", "reader", payload) == []
+    assert any(f"[{requirement}]" in blame for blame in blames("payload", "usual", payload))
+
+
+MEMBERS = dict.fromkeys(("concurrency", "capsules", "weights", "version", "embedded"), "BEAT-13")
+
+
+def test_info_of_all_generations_is_valid() -> None:
+    assert problems("process-info", "written", INFO) == []
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "requirement"),
+    [
+        *((field, ABSENT, MEMBERS.get(field, "BEAT-4")) for field in INFO),
+        ("started_at", 1786959000250, "GEN-4"),
+        ("identity", "app-1:4711", "BEAT-6"),
+        ("queues", ["a", "a"], "BEAT-4"),
+        ("weights", {"a": 2}, "BEAT-11"),
+        ("labels", "blue", "BEAT-4"),
+        ("embedded", "false", "BEAT-11"),
+        ("capsules", {"default": {"concurrency": 5, "mode": "fifo", "weights": {}}}, "FETCH-4"),
+    ],
+)
+def test_info_mutant_is_rejected(field: str, value: object, requirement: str) -> None:
+    changed = mutant(INFO, field, value)
+    rejected_by = blames("process-info", "written", changed)
+    assert any(f"[{requirement}]" in blame for blame in rejected_by)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "requirement"),
+    [
+        ("queue", ABSENT, "BEAT-17"),
+        ("queue", "", "KEY-2"),
+        ("payload", {"class": "HardJob"}, "BEAT-17"),
+        ("run_at", 1786960000.5, "GEN-4"),
+        ("run_at", "1786960000", "GEN-4"),
+        ("run_at", 1786960000123, "GEN-4"),
+    ],
+)
+def test_work_record_mutant_is_rejected(field: str, value: object, requirement: str) -> None:
+    assert problems("work-record", "written", RECORD) == []
+    rejected_by = blames("work-record", "written", mutant(RECORD, field, value))
+    assert any(f"[{requirement}]" in blame for blame in rejected_by)
+
+
+RULES = {field: "BEAT-9" if field == "concurrency" else "BEAT-3" for field in IDENTITY}
+STATE = {"ex": "1", "c": "null", "rt": "0.5", "cancelled": "1795191608"}
+
+
+@over(
+    ("name", "original", "field", "value", "requirement"),
+    [
+        *(("identity-hash", IDENTITY, field, ABSENT, RULES[field]) for field in IDENTITY),
+        *(("identity-hash", IDENTITY, field, 5, RULES[field]) for field in IDENTITY),
+        ("identity-hash", IDENTITY, "quiet", "1", "BEAT-3"),
+        ("identity-hash", IDENTITY, "busy", "-1", "BEAT-3"),
+        ("identity-hash", IDENTITY, "rss", "43872 kB", "BEAT-3"),
+        ("identity-hash", IDENTITY, "beat", "1786959010500", "GEN-4"),
+        *(("iteration-state", STATE, field, ABSENT, "ITER-1") for field in ("ex", "c", "rt")),
+        ("iteration-state", STATE, "ex", "0", "ITER-1"),
+        ("iteration-state", STATE, "c", "", "ITER-1"),
+        ("iteration-state", STATE, "rt", "-1", "ITER-1"),
+        ("iteration-state", STATE, "cancelled", "true", "ITER-7"),
+        ("iteration-state", STATE, "cancelled", "1795191608123", "ITER-7"),
+        ("metrics-bucket", METRICS, "EchoJob|p", "1.5", "MET-7"),
+        ("metrics-bucket", METRICS, "EchoJob|f", "-1", "MET-8"),
+        ("metrics-bucket", METRICS, "EchoJob|ms", "20.5", "MET-9"),
+        ("metrics-bucket", METRICS, "EchoJob", "1", "MET-1"),
+        ("metrics-bucket", METRICS, "Echo|Job|p", "1", "MET-1"),
+    ],
+)
+def test_hash_mutant_is_rejected(
+    name: str, original: dict[str, Any], field: str, value: object, requirement: str
+) -> None:
+    assert problems(name, "written", original) == []
+    rejected_by = blames(name, "written", mutant(original, field, value))
+    assert any(f"[{requirement}]" in blame for blame in rejected_by), rejected_by
+
+
+def test_a_cancel_has_its_time() -> None:
+    """ITER-7."""
+    assert any(
+        "[ITER-7]" in blame
+        for blame in blames("iteration-state", "cancelled", mutant(STATE, "cancelled", ABSENT))
+    )
+
+
+@pytest.mark.parametrize(
+    ("part", "key"),
+    [
+        ("minute-key", "j|20261120|16:19"),
+        ("minute-key", "j|261120|08:19"),
+        ("minute-key", "j|261120|8:4"),
+        ("minute-key", "j|261320|8:04"),
+        ("ten-minute-key", "j|261120|16:6"),
+        ("ten-minute-key", "j|261120|16:10"),
+        ("histogram-key", "h|EchoJob-02-16:19"),
+        ("histogram-key", "h|EchoJob-2-16:04"),
+        ("histogram-key", "EchoJob-20-16:19"),
+    ],
+)
+def test_another_key_is_rejected(part: str, key: str) -> None:
+    """MET-1 to MET-3: the names of Sidekiq 7.3 must not be accepted."""
+    assert problems("metrics-bucket", part, key) != []
+
+
+@over(
+    ("part", "field", "value", "requirement"),
+    [
+        *(
+            ("pushed", field, FAILED[field], "PAY-14")
+            for field in ("retry_count", "failed_at", "retried_at")
+        ),
+        *(
+            ("pushed", field, FAILED[field], "PAY-14")
+            for field in ("error_message", "error_class", "error_backtrace")
+        ),
+        ("pushed", "enqueued_at", ABSENT, "PUSH-3"),
+        ("pushed", "jid", "", "PAY-9"),
+        ("scheduled", "jid", ABSENT, "PAY-9"),
+        ("scheduled", "enqueued_at", PUSHED["enqueued_at"], "SCHED-13"),
+        ("scheduled", "at", 1786960000.5, "SCHED-12"),
+        ("scheduled", "retry_count", 0, "PAY-14"),
+        ("retry", "retry", False, "RETRY-1"),
+        ("retry", "retry", None, "RETRY-1"),
+        ("retry", "retry_count", -1, "RETRY-2"),
+        ("retry", "retried_at", ABSENT, "RETRY-17"),
+        ("retry", "error_message", ABSENT, "RETRY-3"),
+        ("queue", "jid", ABSENT, "PAY-9"),
+        ("queue", "created_at", ABSENT, "PUSH-11"),
+        ("queue", "enqueued_at", ABSENT, "PUSH-3"),
+        ("schedule", "jid", ABSENT, "PAY-9"),
+        ("schedule", "created_at", ABSENT, "PUSH-11"),
+        ("queue", "retry_count", 3, "RETRY-17"),
+        ("dead", "retry_count", 3, "RETRY-17"),
+    ],
+)
+def test_mutant_of_a_stored_payload_is_rejected(
+    part: str, field: str, value: object, requirement: str
+) -> None:
+    scheduled = {k: v for k, v in PUSHED.items() if k != "enqueued_at"}
+    originals = {"pushed": PUSHED, "scheduled": scheduled, "schedule": scheduled, "queue": PUSHED}
+    original = originals.get(part, FAILED)
+    if part == "dead" or (part == "queue" and field == "retry_count"):  # failed once
+        original = {name: value for name, value in FAILED.items() if name != "retried_at"}
+        original["retry_count"] = 0
+    assert problems("payload", f"{part}-8.1", original) == []
+    rejected_by = blames("payload", f"{part}-8.1", mutant(original, field, value))
+    assert any(f"[{requirement}]" in blame for blame in rejected_by), rejected_by
+
+
+@pytest.mark.parametrize("jid", ["9F2C1B7A4D3E5F60718293A4", "9f2c1b7a4d3e5f60718293a", "order-7"])
+def test_only_a_new_jid_has_one_form(jid: str) -> None:
+    """PAY-9 and PUSH-19: a caller may give another text, and a value does not show its source."""
+    pushed = {**PUSHED, "jid": jid}
+    assert problems("payload", "pushed-8.1", pushed) == []
+    assert any("[PAY-9]" in blame for blame in blames("payload", "new-jid", pushed))
+
+
+def test_a_job_that_never_failed_is_no_retry() -> None:
+    """RETRY-2 and RETRY-3."""
+    assert problems("payload", "writer-8.1", PUSHED) == []
+    named = " ".join(blames("payload", "retry-8.1", PUSHED))
+    assert "[RETRY-2]" in named
+    assert "[RETRY-3]" in named
+
+
+CRON = schema("cron-entry")["examples"][0]
+RECORD = {"queue": "default", "payload": json.dumps(PUSHED), "run_at": 1786960000}
+
+
+def places(value: object, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Yield the path of every value inside."""
+    if path:
+        yield path
+    if isinstance(value, dict | list):
+        items = value.items() if isinstance(value, dict) else enumerate(value)
+        for name, inner in items:
+            yield from places(inner, (*path, name))
+
+
+@pytest.mark.parametrize(
+    ("name", "part", "original"),
+    [
+        ("process-info", "written", INFO),
+        ("process-info", "reader", INFO),
+        ("identity-hash", "written", IDENTITY),
+        ("identity-hash", "reader", IDENTITY),
+        ("iteration-state", "reader", STATE),
+        ("metrics-bucket", "written", METRICS),
+        ("metrics-bucket", "reader", METRICS),
+        ("work-record", "written", RECORD),
+        ("cron-entry", None, CRON),
+    ],
+)
+def test_every_value_has_its_type(name: str, part: str | None, original: dict[str, Any]) -> None:
+    """A value of another type is rejected at any depth, and so is a negative number."""
+    assert problems(name, part, original) == []
+    assert problems(name, part, [original]) != []
+    for path in places(original):
+        for wrong in ([None], {"a": None}, -1, -1.5, True, None, "\0"):
+            changed = json.loads(json.dumps(original))
+            target = changed
+            for step in path[:-1]:
+                target = target[step]
+            now = target[path[-1]]
+            if isinstance(wrong, str) and isinstance(now, str):
+                continue  # any text has the right type; the tables above list wrong ones
+            if isinstance(wrong, bool) and isinstance(now, bool):
+                continue
+            target[path[-1]] = wrong
+            assert problems(name, part, changed) != [], (path, wrong)

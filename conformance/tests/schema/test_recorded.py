@@ -1,0 +1,242 @@
+"""Every object that genuine Sidekiq wrote keeps the rules; hand-made faults break theirs."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import pytest
+
+from jobwire_conformance.judge import payloads
+from jobwire_conformance.judge.objects import OBJECTS
+from jobwire_conformance.judge.payloads import View
+from jobwire_conformance.spec import verdicts
+from jobwire_conformance.spec.fixture_files import place_of
+from tests.rows import over
+from tests.schema.sample_objects import IDENTITY, INFO, METRICS
+from tests.schemas import GENERATIONS, ROOT, load
+
+RELEASES = pytest.mark.parametrize("release", GENERATIONS)
+
+
+class Recorded(NamedTuple):
+    """One object of a recorded run."""
+
+    name: str
+    schema: str
+    text: bytes
+
+
+def entries(release: str, file: str) -> list[dict[str, Any]]:
+    loaded: list[dict[str, Any]] = load(ROOT / "fixtures/sidekiq" / release / f"{file}.json")
+    return loaded
+
+
+def text_of(entry: dict[str, Any]) -> bytes:
+    if "payload" in entry:
+        return str(entry["payload"]).encode()
+    return base64.b64decode(entry["payload_base64"])
+
+
+def objects_of(release: str) -> Iterator[Recorded]:
+    """Yield every recorded object that is not a payload."""
+    for entry in entries(release, "processes"):
+        for kind in ("identities", "work"):
+            for key, value in entry[kind].items():
+                yield from in_hash(f"{entry['name']} {key}", key, value["fields"])
+        for key, names in entry["signals"].items():
+            yield Recorded(f"{entry['name']} {key}", "signals", json.dumps(names).encode())
+    for entry in entries(release, "states"):
+        for part in ("before", "redis"):
+            for key in entry.get(part, []):
+                name = f"{entry['name']}/{part} {key['key']}"
+                if key["type"] == "hash":
+                    yield from in_hash(name, key["key"], key["value"])
+                elif key["key"].endswith("-signals"):
+                    yield Recorded(name, "signals", json.dumps(key["value"]).encode())
+
+
+def in_hash(name: str, key: str, fields: dict[str, Any]) -> Iterator[Recorded]:
+    """Yield the objects of a hash; the name of its key tells their kind."""
+    if key.endswith((":work", ":workers")):
+        for thread, record in fields.items():
+            if isinstance(record, str):  # a payload that is not UTF-8 is stored as base64
+                yield Recorded(f"{name} {thread}", "work", record.encode())
+        return
+    kinds = {r"it-.+": "iteration", r"j\|.+": "metrics", r"\d{8}-marks": "marks"}
+    kind = next((kinds[form] for form in kinds if re.fullmatch(form, key)), None)
+    if kind is None and "info" in fields:
+        kind = "identity"
+        yield Recorded(f"{name} info", "process-info", fields["info"].encode())
+    if kind is not None:
+        yield Recorded(name, kind, json.dumps(fields).encode())
+
+
+def broken(judged: list[verdicts.Verdict]) -> list[str]:
+    return [f"{v.rule} {v.path} {v.problem}" for v in judged if v.broken]
+
+
+# Scenarios with payloads that the recording program wrote, in part or as a whole, and the areas of
+# the rules that these break. Sidekiq stored them as they were.
+HAND_MADE = {
+    "api-timestamp-forms": "GEN",  # pushed with LPUSH, in every form of a time
+    "push-client-api": "GEN",  # `created_at` in seconds, given to a client of 8.1.7
+    "api-scheduled-schedule": "PUSH",  # an item without `queue`, given to the API
+    "api-dead-kill": "PUSH",  # a text without `queue`, given to the API
+    "monitor-api": "PUSH RETRY",  # added with ZADD, and given to the API
+}
+
+
+@RELEASES
+def test_every_recorded_payload_is_read(release: str) -> None:
+    """PAY-1, EXEC-1, KEY-3, SCHED-9: in its place; a text that no worker runs is only in dead."""
+    generation = GENERATIONS[release]
+    for entry in entries(release, "payloads"):
+        view = View("reader", place_of(entry), generation)
+        found = broken(verdicts.judge(text_of(entry), view))
+        is_refused = entry["expect"]["outcome"] != "run" and view.place != "dead"
+        assert bool(found) == is_refused, (entry["name"], found)
+
+
+@RELEASES
+def test_every_payload_that_sidekiq_wrote_keeps_the_rules_of_its_generation(release: str) -> None:
+    """PAY-2, PAY-6, PAY-8, PAY-9, GEN-1, GEN-2, PUSH-3, SCHED-1, RETRY-2, RETRY-3, RETRY-8."""
+    generation = GENERATIONS[release]
+    hand_made = set()
+    for entry in entries(release, "payloads"):
+        view = View("writer", place_of(entry), generation)
+        found = broken(verdicts.judge(text_of(entry), view, "interop"))
+        areas = HAND_MADE.get(entry["scenario"], "").split()
+        if any(problem.startswith(tuple(areas)) for problem in found):
+            hand_made.add(entry["scenario"])
+        else:
+            assert found == [], entry["name"]
+    assert hand_made == {*HAND_MADE} - ({"push-client-api"} if release != "8.1.7" else set())
+
+
+@RELEASES
+def test_every_recorded_object_keeps_the_rules_of_its_generation(release: str) -> None:
+    """BEAT-3, BEAT-4, BEAT-17, BEAT-9 to BEAT-12, ITER-1, MET-1, MET-5, SIG-4."""
+    generation = GENERATIONS[release]
+    seen = set()
+    for name, schema, text in objects_of(release):
+        seen.add(schema)
+        for view in (View("reader"), View("writer", None, generation)):
+            found = broken(verdicts.judge_object(text, schema, view, "interop"))
+            assert found == [], name
+    expected = {"process-info", "identity", "work", "signals"}
+    if release != "6.4.1":
+        expected |= {"iteration", "metrics", "marks"}
+    assert seen == expected
+
+
+PAYLOAD = '{"class":"HardJob","args":[]}'
+VALID: dict[str, Any] = {
+    "process-info": INFO,
+    "identity": IDENTITY,
+    "work": {"queue": "default", "payload": PAYLOAD, "run_at": 1786960000},
+    "iteration": {"ex": "1", "c": "null", "rt": "0.5"},
+    "metrics": METRICS,
+    "marks": {"2025-02-14T08:04:00Z": "4f2d1c0"},
+    "signals": ["TERM", "TSTP"],
+    "private": {"17:default": PAYLOAD},
+    "cron": {
+        **{"name": "nightly", "namespace": "default", "klass": "NightlyJob", "cron": "0 3 * * *"},
+        **{"args": "[]", "message": "{}", "status": "enabled", "last_enqueue_time": ""},
+    },
+}
+GONE = object()
+# Object, field, value, rule, path. A list and a whole object have no field.
+FAULTS: list[tuple[str, str, Any, str, str]] = [
+    ("process-info", "hostname", GONE, "BEAT-4", "$"),
+    ("process-info", "started_at", 1786959000250, "BEAT-4", "$.started_at"),
+    ("process-info", "started_at", "1786959000.25", "BEAT-4", "$.started_at"),
+    ("process-info", "queues", "default", "BEAT-4", "$.queues"),
+    ("process-info", "queues", ["a", "a"], "BEAT-4", "$.queues"),
+    ("process-info", "identity", "app-1:4711", "BEAT-6", "$.identity"),
+    ("process-info", "weights", GONE, "BEAT-11", "$"),
+    ("process-info", "weights", {"default": 0}, "BEAT-11", "$.weights"),
+    ("process-info", "version", GONE, "BEAT-11", "$"),
+    ("process-info", "embedded", "false", "BEAT-11", "$.embedded"),
+    ("process-info", "capsules", GONE, "BEAT-12", "$"),
+    ("process-info", "capsules", {"default": {}}, "BEAT-4", "$.capsules.default"),
+    ("process-info", "concurrency", GONE, "BEAT-13", "$"),
+    ("identity", "info", GONE, "BEAT-3", "$"),
+    ("identity", "info", "{", "BEAT-4", "$.info"),
+    ("identity", "info", json.dumps({**INFO, "labels": None}), "BEAT-4", "$.info.labels"),
+    ("identity", "concurrency", GONE, "BEAT-9", "$"),
+    ("identity", "busy", "-1", "BEAT-3", "$.busy"),
+    ("identity", "busy", 0, "BEAT-3", "$.busy"),
+    ("identity", "beat", "1786959010500", "BEAT-3", "$.beat"),
+    ("identity", "beat", "now", "BEAT-3", "$.beat"),
+    ("identity", "quiet", "1", "BEAT-3", "$.quiet"),
+    ("identity", "rss", "43872 kB", "BEAT-3", "$.rss"),
+    ("work", "queue", "", "BEAT-17", "$.queue"),
+    ("work", "queue", GONE, "BEAT-17", "$"),
+    ("work", "payload", json.loads(PAYLOAD), "BEAT-17", "$.payload"),
+    ("work", "payload", "[", "BEAT-17", "$.payload"),
+    ("work", "payload", "[]", "BEAT-17", "$.payload"),
+    ("work", "run_at", 1786960000.5, "BEAT-17", "$.run_at"),
+    ("work", "run_at", 1786960000123, "BEAT-17", "$.run_at"),
+    ("iteration", "ex", "0", "ITER-1", "$.ex"),
+    ("iteration", "ex", 1, "ITER-1", "$.ex"),
+    ("iteration", "c", GONE, "ITER-1", "$"),
+    ("iteration", "c", "{", "ITER-1", "$.c"),
+    ("iteration", "rt", "-1", "ITER-1", "$.rt"),
+    ("iteration", "cancelled", "1795191608123", "ITER-1", "$.cancelled"),
+    ("iteration", "cancelled", "true", "ITER-1", "$.cancelled"),
+    ("metrics", "EchoJob|p", "1.5", "MET-7", "$['EchoJob|p']"),
+    ("metrics", "EchoJob|f", "-1", "MET-8", "$['EchoJob|f']"),
+    ("metrics", "Echo|Job|p", "1", "MET-1", "$['Echo|Job|p']"),
+    ("metrics", "EchoJob", "1", "MET-1", "$.EchoJob"),
+    ("marks", "2025-02-14T08:04:30Z", "x", "MET-5", "$"),
+    ("marks", "2025-02-14T08:04:00Z", 1, "MET-5", "$['2025-02-14T08:04:00Z']"),
+    ("signals", "", ["TERM", "KILL"], "INSP-13", "$[1]"),
+    ("signals", "", {"0": "TERM"}, "INSP-13", "$"),
+    ("private", "default", PAYLOAD, "REL-6", "$"),
+    ("private", "17:default", {}, "REL-1", "$['17:default']"),
+    ("cron", "klass", "", "X-CRON-33", "$.klass"),
+    ("cron", "args", [], "X-CRON-30", "$.args"),
+    ("cron", "last_enqueue_time", "1770717900", "X-CRON-7", "$.last_enqueue_time"),
+    ("cron", "jw_catch_up", "all:0", "X-CRON-24", "$.jw_catch_up"),
+    *((kind, "", GONE, known.rule, "$") for kind, known in OBJECTS.items()),
+]
+
+
+@pytest.mark.parametrize("kind", OBJECTS)
+def test_the_original_of_the_faults_is_valid(kind: str) -> None:
+    text = json.dumps(VALID[kind]).encode()
+    for view in (View("reader"), View("writer")):
+        assert broken(verdicts.judge_object(text, kind, view)) == []
+
+
+@over(("kind", "field", "value", "rule", "path"), FAULTS)
+def test_a_fault_is_found_with_its_rule(
+    kind: str, field: str, value: Any, rule: str, path: str
+) -> None:
+    changed = value if not field else {**VALID[kind], field: value}
+    if field and value is GONE:
+        del changed[field]
+    text = b"{" if changed is GONE else json.dumps(changed).encode()
+    judged = verdicts.judge_object(text, kind, View("writer"))
+    assert (rule, path) in {(v.rule, v.path) for v in judged if v.broken}, broken(judged)
+    assert all(v.seen and v.expected for v in judged if v.broken)
+
+
+SPELLINGS: list[dict[str, Any]] = load(ROOT / "fixtures/vectors/spellings.json")
+
+
+@over("vector", SPELLINGS, ids=[vector["name"] for vector in SPELLINGS])
+def test_judge_knows_the_lawful_spellings(vector: dict[str, Any]) -> None:
+    """[PAY-2] [PAY-6] [PAY-20] [PAY-21] [PAY-22] [PAY-26]"""
+    for text in vector["written"]:
+        assert [*payloads.spelling(text.encode())] == []
+        assert json.loads(text) == json.loads(vector["json"])
+    found = {breach.rule for breach in payloads.spelling(vector["json"].encode())}
+    if vector["json"] in vector["written"]:
+        assert found == set()
+    elif "PAY-25" not in vector["covers"]:
+        assert found & {*vector["covers"], "PAY-6"}

@@ -1,0 +1,1 @@
+"""Parts that every other room of the worker uses: timings, periodic checks, outages."""

@@ -1,0 +1,1 @@
+"""Outcomes of jobs, on their way into Redis."""

@@ -1,0 +1,200 @@
+"""The outcomes of basic fetch: stored at once, by the thread that ran the job. [FETCH-1]"""
+
+from __future__ import annotations
+
+import logging
+import math
+import random
+import threading
+import time
+from collections.abc import Callable
+
+from jobwire.connection.sync import SyncRedis
+from jobwire.errors import RedisTrouble, Shutdown
+from jobwire.protocol import cancelling
+from jobwire.protocol.dead_set import DeadSetLimits, dead_key, kill
+from jobwire.protocol.keys import Keys
+from jobwire.protocol.reliable import InFlightJob, set_result
+from jobwire.protocol.results import ResultToStore
+from jobwire.protocol.retry import Discard, Kill, Retry
+from jobwire.protocol.stats import count
+from jobwire.protocol.times import utc_day
+from jobwire.protocol.wire import Batch, Command, Script, Step, command, once
+from jobwire.worker.base.outage import next_pause
+from jobwire.worker.outcome.outcomes import (
+    AlreadyAcknowledged,
+    Cancelled,
+    Done,
+    Expired,
+    Outcome,
+    Requeue,
+    Snoozed,
+    Unreadable,
+)
+from jobwire.worker.outcome.sink import OutcomeSink
+
+__all__ = ["ExecutionCounts", "ImmediateSink", "send_until_stored"]
+
+_log = logging.getLogger("jobwire.worker")
+
+
+class ExecutionCounts:
+    """Executions that are counted in memory and written with the heartbeat. [STAT-1]
+
+    Those whose outcome no script stores and counts.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._processed = 0  # guarded by `_lock`
+        self._failed = 0  # guarded by `_lock`
+
+    def add(self, *, failed: bool, counted: bool = False) -> None:
+        """Count one execution; if it was `counted` before, only its failure."""
+        with self._lock:
+            self._processed += not counted
+            self._failed += failed
+
+    def flush(self, redis: SyncRedis, keys: Keys) -> None:
+        """Write the counts; keep them if that fails."""
+        with self._lock:
+            processed, failed = self._processed, self._failed
+            self._processed = self._failed = 0
+        if not processed and not failed:
+            return
+        day = utc_day(time.time())
+        try:
+            redis.run(once(count(keys, processed=processed, failed=failed, day=day)))
+        except RedisTrouble:
+            with self._lock:
+                self._processed += processed
+                self._failed += failed
+            raise
+
+
+class ImmediateSink(OutcomeSink):
+    """Stores each outcome before it returns.
+
+    Args:
+        redis: Where outcomes are stored.
+        keys: Key names.
+        counts: Shared by the process.
+        dead_limits: Returns the limits of the dead set at this moment.
+        flush_log: Writes the log lines of finished jobs.
+    """
+
+    def __init__(
+        self,
+        redis: SyncRedis,
+        keys: Keys,
+        *,
+        counts: ExecutionCounts,
+        dead_limits: Callable[[], DeadSetLimits],
+        flush_log: Callable[[], None],
+    ) -> None:
+        self._redis = redis
+        self._keys = keys
+        self._counts = counts
+        self._dead_limits = dead_limits
+        self._flush_log = flush_log
+        self._given_up = threading.Event()
+
+    def give_up(self) -> None:
+        """End all tries, because the jobs were put back. Their threads get `Shutdown`."""
+        self._given_up.set()
+
+    def record(
+        self, held: InFlightJob, outcome: Outcome, result: ResultToStore | None = None
+    ) -> None:
+        """Store the outcome of a job, trying until Redis takes it or the process stops.
+
+        The result goes along in one transaction. [X-RESULT-2]
+        """
+        self._flush_log()
+        if not isinstance(outcome, Unreadable | Requeue | Snoozed | Expired):
+            self._counts.add(failed=not isinstance(outcome, Done | Cancelled))  # [DEAD-5]
+        commands: list[Command | Script] = []
+        match outcome:
+            case Expired():
+                commands.append(command("INCR", self._keys.expired))
+            case Cancelled(jid):
+                commands += cancelling.forget(self._keys, jid)
+            case Done(after):
+                commands += after
+            case Discard() | AlreadyAcknowledged():
+                pass
+            case Snoozed(text, at):
+                commands.append(command("ZADD", self._keys.schedule, at, text))
+            case Retry(text, at):
+                commands.append(command("ZADD", self._keys.retry, at, text))
+            case Kill(text):
+                commands += kill(self._keys.dead, text, self._dead_limits()).steps
+            case Requeue(text):
+                commands.append(command("LPUSH", self._keys.queue(held.queue), text))
+            case Unreadable(problem):
+                key = dead_key(self._keys, problem)
+                commands += kill(key, held.text, self._dead_limits()).steps
+        self._send(commands, result)
+
+    def ran(self, *, failed: bool, result: ResultToStore | None = None) -> None:
+        """Count the end of a job."""
+        self._flush_log()
+        self._counts.add(failed=failed)
+        self._send([], result)
+
+    def store(
+        self, held: InFlightJob, outcome: Outcome, result: ResultToStore | None = None
+    ) -> bool:
+        """Store the outcome of a job; always True, because no other process can have the job."""
+        self.record(held, outcome, result)
+        return True
+
+    def _send(self, commands: list[Command | Script], result: ResultToStore | None) -> None:
+        if result is not None:
+            commands.append(set_result(self._keys, result))
+        if not commands:
+            return
+        step: Step = commands[0] if len(commands) == 1 else Batch(commands, atomic=True)
+        send_until_stored(
+            self._redis, step, "outcome of a job not stored yet", given_up=self._given_up
+        )
+
+
+def send_until_stored(
+    redis: SyncRedis,
+    step: Step,
+    complaint: str,
+    deadline: float = math.inf,
+    given_up: threading.Event | None = None,
+) -> None:
+    """Send a step until Redis takes it. [RETRY-23]
+
+    Args:
+        redis: The server.
+        step: The step to send.
+        complaint: Text that is logged once, with the error.
+        deadline: Monotonic time at which to give up.
+        given_up: Ends the tries when it is set.
+
+    Raises:
+        Shutdown: `given_up` is set.
+        RedisTrouble: Redis did not take the step before the deadline.
+    """
+    began = time.monotonic()
+    reported = False
+    while True:
+        try:
+            redis.run(once(step))
+            return
+        except RedisTrouble as error:
+            now = time.monotonic()
+            if now >= deadline:
+                raise
+            if not reported:
+                _log.error("%s: %s", complaint, error)
+                reported = True
+            pause = next_pause(now - began, jitter=random.random())
+            if given_up is None:
+                time.sleep(pause)
+            elif given_up.wait(pause):
+                raise Shutdown from error

@@ -1,0 +1,421 @@
+"""Outcomes on their way to Redis, and the message that carries them with the next fetch. [REL-2]
+
+Outcomes wait here until a fetch carries them: then a job costs its share of one round trip, and
+no thread is woken for it. Until an outcome is stored its job stays in the private hash, so that
+nothing is lost if this process dies before.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+
+from jobwire.connection.sync import SyncRedis
+from jobwire.errors import RedisRefused, RedisUnreachable
+from jobwire.protocol import iteration
+from jobwire.protocol.dead_set import DeadSetLimits, dead_key
+from jobwire.protocol.keys import Keys
+from jobwire.protocol.reliable import (
+    InFlightJob,
+    script_done,
+    script_keep,
+    script_kill,
+    script_requeue,
+    script_retry,
+    set_result,
+)
+from jobwire.protocol.results import ResultToStore
+from jobwire.protocol.retry import Discard, Kill, Retry
+from jobwire.protocol.times import utc_day
+from jobwire.protocol.wire import Batch, Command, ErrorReply, Script, once
+from jobwire.worker.outcome.outcomes import (
+    AlreadyAcknowledged,
+    Cancelled,
+    Done,
+    Expired,
+    Outcome,
+    Requeue,
+    Snoozed,
+    Unreadable,
+)
+
+__all__ = ["Entry", "Outbox"]
+
+MAX_BATCH = 500  # outcomes in one message
+
+_SHARED = (
+    Done,
+    Discard,
+    Retry,
+    Snoozed,
+    Expired,
+    Cancelled,
+)  # of which one call of a script takes many
+_NO_RESULT = ResultToStore("-", 0, b"")  # a result that is not stored
+_log = logging.getLogger("jobwire.worker")
+
+
+class Entry(msgspec.Struct, eq=False):  # quicker to make than a dataclass
+    """One outcome.
+
+    Attributes:
+        stored: Set when it is stored; None if no thread waits for that.
+        result: The result to store in the same step, if the job keeps it. [X-RESULT-2]
+        lost: True if the job was no longer held.
+        repeated: True if it was sent before and got no reply, so that the first try may have
+            stored it. [REL-23]
+    """
+
+    held: InFlightJob
+    outcome: Outcome
+    stored: threading.Event | None = None
+    result: ResultToStore | None = None
+    lost: bool = False
+    repeated: bool = False
+
+
+class Outbox:
+    """The outcomes of a process that are not stored yet. Thread-safe.
+
+    Args:
+        redis: Where outcomes are stored.
+        keys: Key names.
+        identity: The process that owns the private hash.
+        dead_limits: Returns the limits of the dead set at this moment.
+        flush_log: Writes the log lines of finished jobs.
+        retry_interval: Seconds before outcomes that were not stored are sent again.
+        on_failure: Called after outcomes were not stored.
+    """
+
+    def __init__(
+        self,
+        redis: SyncRedis,
+        keys: Keys,
+        identity: str,
+        *,
+        dead_limits: Callable[[], DeadSetLimits],
+        flush_log: Callable[[], None],
+        retry_interval: float,
+        on_failure: Callable[[], None],
+    ) -> None:
+        self._redis = redis
+        self._keys = keys
+        self._identity = identity
+        self._dead_limits = dead_limits
+        self.flush_log = flush_log
+        self._retry_interval = retry_interval
+        self._on_failure = on_failure
+        self._lock = threading.Lock()  # Guards `_failed`, `_on_the_way`, `_sent`, `_retry_at`,
+        # `_reported`, `_collected_at`, and that an entry moves from place to place in one step.
+        self._all_stored = threading.Condition(self._lock)
+        # Threads append without the lock, which is safe: one append of a deque is one step.
+        self._pending: deque[Entry] = deque()  # not sent yet; removed under `_lock`
+        self._failed: deque[Entry] = deque()  # sent and not stored; guarded by `_lock`
+        self._on_the_way = 0  # entries sent and not answered; guarded by `_lock`
+        self._sent: dict[int, list[Entry]] = {}  # the same, by message; guarded by `_lock`
+        self._retry_at = 0.0  # monotonic, when to send `_failed` again; guarded by `_lock`
+        self._collected_at = 0.0  # monotonic, of the last message; guarded by `_lock`
+        self._reported: str | None = None  # trouble in the log; guarded by `_lock`
+        self.add = self._pending.append
+        """Add an `Entry`, to send with the next message. Called for every job."""
+
+    @property
+    def pending(self) -> bool:
+        """True if there is an outcome that was not sent."""
+        return len(self._pending) > 0
+
+    @property
+    def unstored(self) -> int:
+        """Number of outcomes that are not stored."""
+        with self._lock:
+            return self._count()
+
+    def fields(self) -> list[str]:
+        """Return the private entries whose outcomes are not stored. [REL-8]"""
+        with self._lock:
+            places = [self._pending.copy(), self._failed, *self._sent.values()]
+            return [entry.held.field for place in places for entry in place]
+
+    def wait_stored(self, timeout: float) -> int:
+        """Wait until all outcomes are stored; return how many are not after so many seconds."""
+        with self._lock:
+            self._all_stored.wait_for(lambda: not self._count(), timeout)
+            return self._count()
+
+    def send_with(self, script: Script) -> Callable[[], Any]:
+        """Send pending outcomes and `script` in one message; return a function for the reply.
+
+        Call the returned function exactly once. It returns the script's reply, and handles those
+        of the outcomes itself.
+
+        Raises:
+            RedisTrouble: The script failed; raised when the returned function is called.
+        """
+        read = self._send(self._collect(), script)
+
+        def reply() -> Any:
+            answer = read()
+            if isinstance(answer, ErrorReply):
+                raise RedisRefused(answer.message)
+            return answer
+
+        return reply
+
+    def send_overdue(self, limit: float) -> float | None:
+        """Send outcomes that have waited for a fetch for `limit` seconds.
+
+        Returns:
+            In how many seconds to call this again; None if nothing is pending.
+
+        Raises:
+            RedisTrouble: The outcomes are kept, to be sent again.
+        """
+        while self._pending:
+            with self._lock:
+                waited = time.monotonic() - self._collected_at
+            if waited < limit:
+                return limit
+            self._send(self._collect(), None)()
+        return None
+
+    def send_failed(self) -> float | None:
+        """Send outcomes that were not stored once more, if it is time.
+
+        Returns:
+            In how many seconds to call this again; None if there is nothing to send again.
+
+        Raises:
+            RedisTrouble: The outcomes are kept, to be sent again.
+        """
+        while True:
+            with self._lock:
+                if not self._failed:
+                    return None
+                wait = self._retry_at - time.monotonic()
+                if wait > 0:
+                    return wait
+                entries = self._move(self._failed)
+            self._send(entries, None)()
+            with self._lock:
+                recovered = self._reported is not None and not self._failed
+                if recovered:
+                    self._reported = None
+            if recovered:
+                _log.info("all outcomes are stored again")
+
+    def _count(self) -> int:
+        return len(self._pending) + self._on_the_way + len(self._failed)
+
+    def _collect(self) -> list[Entry]:
+        with self._lock:
+            self._collected_at = time.monotonic()
+            return self._move(self._pending)
+
+    def _move(self, waiting: deque[Entry]) -> list[Entry]:
+        """Take entries to send them. With the lock held."""
+        entries = [waiting.popleft() for _ in range(min(len(waiting), MAX_BATCH))]
+        self._on_the_way += len(entries)
+        if entries:
+            self._sent[id(entries)] = entries
+        return entries
+
+    def _send(self, entries: Sequence[Entry], extra: Script | None) -> Callable[[], Any]:
+        """Send outcomes that were taken, and a script; return a function for the reply.
+
+        The function returns the script's reply, which may be an error.
+
+        Raises:
+            RedisTrouble: Raised by the function: the message got no reply, or the script was
+                sent alone and was refused.
+        """
+        try:
+            self.flush_log()  # first: a job that is missing in a killed process's log runs again
+            if not entries and extra is not None:
+                return self._redis.start(once(extra))
+            groups = _group(entries)
+            answer = self._redis.start(once(Batch(self._steps(groups, extra))))
+        except BaseException as error:  # nothing was sent
+            self._keep(entries, str(error))
+            self._forget(entries)
+            raise
+
+        def read() -> Any:
+            try:
+                replies = answer()
+            except Exception as error:
+                answered = isinstance(error, RedisRefused | RedisUnreachable)
+                self._keep(entries, str(error), maybe_stored=not answered)
+                raise
+            else:
+                for group, reply in zip(groups, replies, strict=False):
+                    if isinstance(reply, ErrorReply):
+                        self._keep(group, reply.message)
+                    else:
+                        _report_lost(group, reply)
+                        self._stored(group)
+            finally:
+                self._forget(entries)  # after all of them are stored, or kept
+            return replies[-1] if extra is not None else None
+
+        return read
+
+    def _steps(
+        self, groups: Sequence[Sequence[Entry]], extra: Script | None
+    ) -> list[Command | Script]:
+        """Return the calls of a message."""
+        day = utc_day(time.time())
+        steps: list[Command | Script] = [self._script(group, day) for group in groups]
+        steps += (
+            step for group in groups for entry in group for step in self._after(entry.outcome)
+        )
+        if extra is not None:
+            steps.append(extra)
+        return steps
+
+    def _after(self, outcome: Outcome) -> Sequence[Command]:
+        if type(outcome) is Done:
+            return outcome.after
+        if isinstance(outcome, Cancelled):
+            return (iteration.forget(self._keys, outcome.jid),)
+        return ()
+
+    def _forget(self, entries: Sequence[Entry]) -> None:
+        """End the message of these entries."""
+        with self._lock:
+            self._sent.pop(id(entries), None)
+
+    def _stored(self, entries: Sequence[Entry]) -> None:
+        """Entries are no longer on the way: they are stored."""
+        for entry in entries:
+            if entry.stored is not None:
+                entry.stored.set()
+        with self._lock:
+            self._on_the_way -= len(entries)
+            if not self._count():
+                self._all_stored.notify_all()
+
+    def _keep(self, entries: Sequence[Entry], trouble: str, *, maybe_stored: bool = False) -> None:
+        """Have outcomes sent again later."""
+        if not entries:
+            return
+        for entry in entries:
+            entry.repeated |= maybe_stored
+        with self._lock:
+            self._on_the_way -= len(entries)
+            self._failed.extend(entries)
+            self._retry_at = time.monotonic() + self._retry_interval
+            count = len(self._failed)
+            news = trouble != self._reported
+            self._reported = trouble
+        if news:
+            _log.error("outcomes of jobs are not stored yet (%d now): %s", count, trouble)
+        self._on_failure()
+
+    def _script(self, group: Sequence[Entry], day: str) -> Command | Script:
+        """Return the call that stores outcomes of one type."""
+        held, outcome, repeated = group[0].held, group[0].outcome, group[0].repeated
+        keys, me = self._keys, self._identity
+        result = group[0].result
+        if isinstance(outcome, AlreadyAcknowledged):
+            return set_result(keys, result or _NO_RESULT)
+        if result is not None or isinstance(outcome, Snoozed | Expired | Cancelled):
+            return self._keep_script(outcome, group, day)
+        match outcome:
+            case Done() | Discard():
+                fields = [entry.held.field for entry in group]
+                failed = isinstance(outcome, Discard)
+                return script_done(keys, me, fields, failed=failed, day=day, repeated=repeated)
+            case Retry():
+                retries = [
+                    (entry.held.field, entry.outcome.at, entry.outcome.text)
+                    for entry in group
+                    if isinstance(entry.outcome, Retry)
+                ]
+                return script_retry(keys, me, retries, day=day, repeated=repeated)
+            case Kill(text, counted):
+                return script_kill(
+                    *(keys, me, held.field, text, self._dead_limits()),
+                    day=day,
+                    counted=counted,
+                    repeated=repeated,
+                )
+            case Requeue(text):
+                return script_requeue(
+                    *(keys, me, held.field, text, held.queue),
+                    day=day,
+                    repeated=repeated,
+                )
+            case Unreadable(problem):
+                return script_kill(
+                    *(keys, me, held.field, held.text, self._dead_limits()),
+                    day=day,
+                    key=dead_key(keys, problem),
+                    counted=False,
+                    repeated=repeated,
+                )
+
+    def _keep_script(self, outcome: Outcome, group: Sequence[Entry], day: str) -> Script:
+        """Return the script call that stores outcomes of one type with their results."""
+        limits = self._dead_limits() if isinstance(outcome, Kill) else None
+        ends = []
+        for entry in group:
+            score, text, cancelled = 0.0, b"", ""
+            match entry.outcome:
+                case Retry(text, score) | Snoozed(text, score):
+                    pass
+                case Cancelled(cancelled):
+                    pass
+                case Kill(text):
+                    score = 0.0 if limits is None else limits.now
+            ends.append((entry.held.field, score, text, entry.result or _NO_RESULT, cancelled))
+        return script_keep(
+            *(self._keys, self._identity, ends),
+            day=day,
+            key=self._keys.dead
+            if limits is not None
+            else self._keys.schedule
+            if isinstance(outcome, Snoozed)
+            else self._keys.retry,
+            dead_limits=limits,
+            executed=not isinstance(outcome, Snoozed | Expired)
+            and (not isinstance(outcome, Kill) or outcome.counted),
+            failed=isinstance(outcome, Discard | Retry)
+            or (isinstance(outcome, Kill) and outcome.counted),
+            expired=isinstance(outcome, Expired),
+            repeated=group[0].repeated,
+        )
+
+
+def _report_lost(group: Sequence[Entry], reply: object) -> None:
+    """Log jobs that were put back while they ran."""
+    if isinstance(reply, list):
+        gone = {field.decode() for field in reply}
+    else:
+        gone = {entry.held.field for entry in group} if reply == 0 else set()
+    for entry in group if gone else ():
+        if entry.held.field in gone and not entry.repeated:
+            entry.lost = True
+            _log.warning(
+                "outcome of job %s dropped: it was put back while it ran, and runs again",
+                entry.held.field,
+            )
+
+
+def _group(entries: Sequence[Entry]) -> list[list[Entry]]:
+    """Return entries by script call: one call for all of a type in `_SHARED`, else one each."""
+    groups: dict[object, list[Entry]] = {}
+    for number, entry in enumerate(entries):
+        outcome = type(entry.outcome)
+        kind = (outcome, entry.repeated, entry.result is None) if outcome in _SHARED else number
+        group = groups.get(kind)
+        if group is None:
+            groups[kind] = [entry]
+        else:
+            group.append(entry)
+    return list(groups.values())

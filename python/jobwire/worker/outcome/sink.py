@@ -1,0 +1,35 @@
+"""The interface of the outcome sink, for the code that runs jobs."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from jobwire.protocol.reliable import InFlightJob
+from jobwire.protocol.results import ResultToStore
+from jobwire.worker.outcome.outcomes import Outcome
+
+__all__ = ["OutcomeSink"]
+
+
+class OutcomeSink(Protocol):
+    """Stores the outcomes of jobs. One per process."""
+
+    def record(
+        self, held: InFlightJob, outcome: Outcome, result: ResultToStore | None = None
+    ) -> None:
+        """Store the outcome of a job, at once or soon, together with its result. [X-RESULT-2]"""
+
+    def store(
+        self, held: InFlightJob, outcome: Outcome, result: ResultToStore | None = None
+    ) -> bool:
+        """Store an outcome and wait for that; return True if the job was still held."""
+
+    def ran(self, *, failed: bool, result: ResultToStore | None = None) -> None:
+        """Count the end of a job that was acknowledged before it ran, and store its result."""
+
+    def flush_soon(self) -> None:
+        """Do not let recorded outcomes wait for a fetch.
+
+        Nothing to do for a sink whose `record` stores at once, which is the default.
+        """
+        return

@@ -1,0 +1,147 @@
+"""The two modes of fetching: the parts of each, and their end. [FETCH-1] [REL-1]"""
+
+from __future__ import annotations
+
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+
+from jobwire.connection.sync import SyncRedis
+from jobwire.protocol.dead_set import DeadSetLimits
+from jobwire.protocol.keys import Keys
+from jobwire.protocol.ordering import QueueOrder
+from jobwire.worker.background.audit import Audit, gather
+from jobwire.worker.base.ticker import Ticker
+from jobwire.worker.base.timings import Timings
+from jobwire.worker.execute import joblog
+from jobwire.worker.fetch.basic import BasicFetcher
+from jobwire.worker.fetch.inflight import SequenceNumbers
+from jobwire.worker.fetch.job_source import JobSource
+from jobwire.worker.fetch.reliable import ReliableFetcher
+from jobwire.worker.outcome.immediate_sink import ExecutionCounts, ImmediateSink
+from jobwire.worker.outcome.outbox import Outbox
+from jobwire.worker.outcome.sink import OutcomeSink
+from jobwire.worker.outcome.writer import OutcomeWriter
+
+__all__ = ["BasicMode", "FetchMode", "ReliableMode"]
+
+_log = logging.getLogger("jobwire.worker")
+
+
+class FetchMode(ABC):
+    """Makes the job source of each capsule, and stores the outcomes of all their jobs.
+
+    Attributes:
+        sink: Stores outcomes.
+        audit: Puts back jobs that the process holds without knowing them; None if it holds none.
+    """
+
+    sink: OutcomeSink
+    audit: Audit | None = None
+
+    @property
+    def unstored(self) -> int:
+        """Number of outcomes that are not stored."""
+        return 0
+
+    @abstractmethod
+    def make_source(self, order: QueueOrder, slots: int) -> JobSource:
+        """Return the source of a capsule."""
+
+    def give_up(self) -> None:
+        """Store no more outcomes of jobs that run, because they were put back."""
+        return
+
+    def close(self) -> None:
+        """Store the outcomes of jobs that have ended, if the server accepts them soon."""
+        return
+
+
+class BasicMode(FetchMode):
+    """A job is in no key while it runs, and its own thread stores its outcome."""
+
+    def __init__(
+        self,
+        redis: SyncRedis,
+        keys: Keys,
+        timings: Timings,
+        dead_limits: Callable[[], DeadSetLimits],
+        counts: ExecutionCounts,
+    ) -> None:
+        self._redis = redis
+        self._keys = keys
+        self._timings = timings
+        self._sink = self.sink = ImmediateSink(
+            redis, keys, counts=counts, dead_limits=dead_limits, flush_log=joblog.flush
+        )
+
+    def make_source(self, order: QueueOrder, slots: int) -> JobSource:
+        """Return a source whose threads block on connections of their own."""
+        return BasicFetcher(self._redis, self._keys, order, slots=slots, timings=self._timings)
+
+    def give_up(self) -> None:
+        """End the attempts to store outcomes, which have no time limit."""
+        self._sink.give_up()
+
+
+class ReliableMode(FetchMode):
+    """A job is in the private hash while it runs, and its outcome travels with a later fetch."""
+
+    def __init__(
+        self,
+        redis: SyncRedis,
+        keys: Keys,
+        timings: Timings,
+        dead_limits: Callable[[], DeadSetLimits],
+        counts: ExecutionCounts,
+        *,
+        identity: str,
+        ticker: Ticker,
+        renew_lease: Callable[[], None],
+        taken: Callable[[], Sequence[str]],
+    ) -> None:
+        self._redis = redis
+        self._keys = keys
+        self._timings = timings
+        self._identity = identity
+        self._ticker = ticker
+        self._renew_lease = renew_lease
+        self._numbers = SequenceNumbers()
+        self._outbox = outbox = Outbox(
+            redis,
+            keys,
+            identity,
+            dead_limits=dead_limits,
+            flush_log=joblog.flush,
+            retry_interval=timings.outcome_retry_interval,
+            on_failure=ticker.wake,
+        )
+        self._writer = self.sink = OutcomeWriter(outbox, ticker, timings, counts)
+        self._fetchers: list[ReliableFetcher] = []
+        known = lambda: gather(self._fetchers, taken, outbox)  # noqa: E731
+        self.audit = Audit(redis, keys, identity, known)
+
+    @property
+    def unstored(self) -> int:
+        """Number of outcomes that are not stored."""
+        return self._writer.unstored
+
+    def make_source(self, order: QueueOrder, slots: int) -> JobSource:
+        """Return a source whose threads share a leader."""
+        fetcher = ReliableFetcher(
+            *(self._redis, self._keys, self._identity, order),
+            slots=slots,
+            numbers=self._numbers,
+            outbox=self._outbox,
+            ticker=self._ticker,
+            renew_lease=self._renew_lease,
+            timings=self._timings,
+        )
+        self._fetchers.append(fetcher)
+        return fetcher
+
+    def close(self) -> None:
+        """Wait a few seconds for the outcomes that are not stored."""
+        left = self._writer.close(self._timings.outcome_close_timeout)
+        if left:
+            _log.error("outcomes of %d jobs could not be stored; they run again", left)

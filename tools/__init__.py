@@ -1,0 +1,1 @@
+"""Tools of the repository: language, links, twins, the site and the version of SPEC.md."""
