@@ -51,9 +51,10 @@ _HANG = ["-o", "faulthandler_timeout=300", "-o", "faulthandler_exit_on_timeout=t
 # collects all tests, which takes 7 s of CPU.
 _BESIDE = ["-n", "6", "--dist", "worksteal"]
 _WORKING = ["-n", "4", "--dist", "worksteal"]
+_CHECKING = ["-n", "5", "--dist", "worksteal"]
 _ALONE = ["-n", "0"]
 _WAITING = ["-n", "5", "--dist", "worksteal"]
-_OPTIONS = {"test": _WORKING, "timing": _ALONE, "real_time": _WAITING}
+_OPTIONS = {"test": _WORKING, "check": _CHECKING, "timing": _ALONE, "real_time": _WAITING}
 
 
 @dataclass

@@ -27,6 +27,7 @@ def test_the_text_is_not_empty() -> None:
 
 
 @pytest.mark.process
+@pytest.mark.full
 def test_citations_of_every_kind_are_found() -> None:
     present = {kind for kinds in cited(ROOT).values() for kind in kinds}
     assert present == {"code", "schema", "script", "fixture", "test", "prose"}

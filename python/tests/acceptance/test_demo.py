@@ -103,6 +103,7 @@ def assert_nothing_left(scratch: Path) -> None:
     assert processes(scratch) == []
 
 
+@pytest.mark.full
 def test_every_kind_of_job_goes_as_expected(tmp_path: Path) -> None:
     status, output = run(tmp_path)
     assert status == 0, output
@@ -115,6 +116,7 @@ def test_every_kind_of_job_goes_as_expected(tmp_path: Path) -> None:
     assert_nothing_left(tmp_path)
 
 
+@pytest.mark.full
 def test_jobs_that_go_wrong_are_noticed(tmp_path: Path) -> None:
     app, scratch = tmp_path / "broken_app.py", tmp_path / "scratch"
     app.write_text(BROKEN)
