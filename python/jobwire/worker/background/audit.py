@@ -71,7 +71,7 @@ class Suspects:
         self._unknown: frozenset[str] = frozenset()
 
     def look(self, held: Collection[str], known: Known) -> list[str]:
-        """Return the fields that are held, and unknown in this look and in the one before.
+        """Return the fields that are held, and were unknown in this check and the one before.
 
         A job that ends between the reply about `held` and the gathering of `known` is unknown in
         one look, and gone in the next one.
