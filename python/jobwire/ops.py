@@ -8,13 +8,13 @@ from jobwire.console.ops.doctor import Finding, Limits, Severity
 from jobwire.console.ops.explain import Explanation, Reason
 from jobwire.console.ops.groups import FailureGroup, FailureGroups, FailureSet
 from jobwire.console.ops.journal import JournalEntry
+from jobwire.console.ops.locate import Whereabouts
 from jobwire.console.ops.operations import Operations
-from jobwire.console.ops.pages import PlacePage
+from jobwire.console.ops.paging import PlacePage
 from jobwire.console.ops.periodic import PeriodicOperations
 from jobwire.console.ops.roles import LOWEST_ROLE, ROLES, Act, Role
 from jobwire.console.ops.selection import Preview, Selection
 from jobwire.console.ops.undo import Deleted, Undone, UndoRecord
-from jobwire.console.ops.whereabouts import Whereabouts
 
 __all__ = [
     "LOWEST_ROLE",

@@ -24,7 +24,7 @@ from jobwire.cli.options import find_redis
 from jobwire.cli.sheet import Cell, Column, Moment, Sheet, Styled
 from jobwire.console.ops.groups import MOST_GROUPS
 from jobwire.console.ops.journal import joined
-from jobwire.console.ops.whereabouts import MOST_IN_A_QUEUE
+from jobwire.console.ops.locate import MOST_IN_A_QUEUE
 from jobwire.errors import ConfigError
 from jobwire.inspect.formats import clean, duration, plain, to_json
 from jobwire.ops import Explanation, FailureSet, Finding, Whereabouts

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from jobwire.console.ops.doctor import Finding, Limits, examine
-from jobwire.console.ops.survey import PlaceSize, PrivateHash, Survey
+from jobwire.console.ops.doctor_facts import PlaceSize, PrivateHash, Survey
 from jobwire.inspect.summary import QueueSummary
 from jobwire.protocol.keys import Keys
 from tests.unit.test_ops_explain import NOW, process

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from jobwire.console.ops.explain import Explanation, explain
-from jobwire.console.ops.whereabouts import JobFacts, QueueFacts, Whereabouts
+from jobwire.console.ops.locate import JobFacts, QueueFacts, Whereabouts
 from jobwire.inspect.entry import entry
 from jobwire.inspect.processes import CapsuleInfo, ProcessInfo
 from jobwire.inspect.progress import IterationState

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobwire.console.ops.troubles import troubles
+from jobwire.console.ops.alerts import troubles
 from jobwire.console.top.app import MAKERS
 from jobwire.console.top.filtering import parse, written
 from jobwire.console.top.section import TABS

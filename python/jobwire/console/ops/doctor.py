@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
-from jobwire.console.ops.survey import Survey
+from jobwire.console.ops.doctor_facts import Survey
 from jobwire.errors import RedisRefused
 from jobwire.inspect.reading import text
 from jobwire.protocol import times

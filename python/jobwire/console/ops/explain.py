@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from jobwire.console.ops.rivals import rivals
-from jobwire.console.ops.whereabouts import JobFacts, Whereabouts
+from jobwire.console.ops.competing_queues import rivals
+from jobwire.console.ops.locate import JobFacts, Whereabouts
 from jobwire.inspect.entry import Entry
 from jobwire.inspect.processes import ProcessInfo
 from jobwire.inspect.reading import text

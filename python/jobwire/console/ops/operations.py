@@ -14,29 +14,29 @@ from jobwire.application.producer import GenerationSetting
 from jobwire.console.ops import (
     bulk,
     doctor,
+    doctor_facts,
     explain,
     groups,
     journal,
-    pages,
+    locate,
+    paging,
     results,
     roles,
     selection,
-    survey,
     undo,
-    whereabouts,
 )
 from jobwire.console.ops.bulk import Bulk, BulkAct, BulkState
 from jobwire.console.ops.doctor import Finding, Limits
 from jobwire.console.ops.explain import Explanation
 from jobwire.console.ops.groups import FailureGroups, FailureSet
 from jobwire.console.ops.journal import JournalEntry
-from jobwire.console.ops.pages import HeldPage, PlacePage, RunningPage
+from jobwire.console.ops.locate import Whereabouts
+from jobwire.console.ops.paging import HeldPage, PlacePage, RunningPage
 from jobwire.console.ops.periodic import PeriodicOperations
 from jobwire.console.ops.results import StoredResult
 from jobwire.console.ops.roles import Act, Role
 from jobwire.console.ops.selection import Preview, Selection
 from jobwire.console.ops.undo import Deleted, Undone, UndoRecord
-from jobwire.console.ops.whereabouts import Whereabouts
 from jobwire.errors import ConfigError, JobwireError, NoReply
 from jobwire.inspect.entry import QUEUE, Entry, SetName
 from jobwire.inspect.filters import Filter
@@ -156,7 +156,7 @@ class Operations:
         self,
         jid: str,
         *,
-        examine: int = whereabouts.MOST_IN_A_QUEUE,
+        examine: int = locate.MOST_IN_A_QUEUE,
         in_sets: int | None = None,
         in_queues: int | None = None,
         known: Whereabouts | None = None,
@@ -172,7 +172,7 @@ class Operations:
                 by default.
             known: Its place, to look nowhere else.
         """
-        collecting = whereabouts.collect(
+        collecting = locate.collect(
             *(self._keys, jid),
             now=self._clock(),
             examine=examine,
@@ -196,7 +196,7 @@ class Operations:
         Raises:
             ConfigError: There is no such place.
         """
-        return self._run(pages.page(self._keys, place, start=start, count=count, rising=rising))
+        return self._run(paging.page(self._keys, place, start=start, count=count, rising=rising))
 
     def running(self, *, start: int = 0, count: int = 50) -> RunningPage:
         """Return some of the jobs in execution, the longest running ones first.
@@ -205,7 +205,7 @@ class Operations:
             start: Position of the first one, from 0.
             count: Maximum number of jobs.
         """
-        return self._run(pages.running(self._keys, start=start, count=count))
+        return self._run(paging.running(self._keys, start=start, count=count))
 
     def result(self, jid: str) -> StoredResult | None:
         """Return the stored result of a job; None if it keeps none, has not ended or it expired."""
@@ -216,7 +216,7 @@ class Operations:
 
         Each has ended without a word, or hangs.
         """
-        return self._run(pages.given_up(self._keys))
+        return self._run(paging.given_up(self._keys))
 
     def held(self, *, start: int = 0, count: int = 20, most: int = 10) -> HeldPage:
         """Return some of the processes that hold jobs, by identity.
@@ -226,7 +226,7 @@ class Operations:
             count: Maximum number of processes.
             most: Maximum number of jobs of each.
         """
-        return self._run(pages.held(self._keys, start=start, count=count, most=most))
+        return self._run(paging.held(self._keys, start=start, count=count, most=most))
 
     def entry_at(
         self, place: SetName, score: float, jid: str, digest: str = "", secret: bytes = b""
@@ -239,10 +239,10 @@ class Operations:
             place: The set.
             score: Its score.
             jid: Its job id, or "" if it has none.
-            digest: The result of `ops.pages.digest` with the same secret.
+            digest: The result of `ops.paging.digest` with the same secret.
             secret: Key of the digests.
         """
-        return self._run(pages.entry_at(self._keys, place, score, jid, digest, secret))
+        return self._run(paging.entry_at(self._keys, place, score, jid, digest, secret))
 
     def job_near(self, queue: str, position: int, digest: str, secret: bytes = b"") -> Entry | None:
         """Return the job of a queue with a payload of this digest, if it is near a position.
@@ -250,10 +250,10 @@ class Operations:
         Args:
             queue: Name of the queue.
             position: From the head, or negative from the tail.
-            digest: The result of `ops.pages.digest` with the same secret.
+            digest: The result of `ops.paging.digest` with the same secret.
             secret: Key of the digests.
         """
-        return self._run(pages.job_near(self._keys, queue, position, digest, secret))
+        return self._run(paging.job_near(self._keys, queue, position, digest, secret))
 
     def doctor(
         self, limits: Limits | None = None, *, wait_replicas: int | None = None
@@ -267,7 +267,7 @@ class Operations:
         """
         latency = min(self._round_trip() for _ in range(ROUND_TRIPS))
         ahead = self._ahead()
-        facts = self._run(survey.collect(self._keys, clock_ahead=ahead, latency=latency))
+        facts = self._run(doctor_facts.collect(self._keys, clock_ahead=ahead, latency=latency))
         return doctor.examine(self._keys, facts, limits, wait_replicas=wait_replicas)
 
     def journal(self, *, limit: int = 100, before: str | None = None) -> list[JournalEntry]:
@@ -480,7 +480,7 @@ class Operations:
         before = self._clock()
         (reply,) = self._run(once(Batch([command("TIME")])))
         middle = (before + self._clock()) / 2
-        server_time = survey.server_time(reply)
+        server_time = doctor_facts.server_time(reply)
         return middle - server_time if server_time else 0.0
 
     def _write(self, act: Act, target: str, count: int, **more: str) -> bytes:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from jobwire.console.ops.pages import digest
+from jobwire.console.ops.paging import digest
 from jobwire.console.web.access import Visitor
 from jobwire.console.web.redaction import Redact
 from jobwire.inspect.entry import Entry

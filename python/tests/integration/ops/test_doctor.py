@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from harness.servers import Server
-from jobwire.console.ops import survey
+from jobwire.console.ops import doctor_facts
 from jobwire.console.ops.doctor import Limits
 from jobwire.ops import Operations
 from jobwire.protocol.keys import Keys
@@ -129,13 +129,13 @@ def test_a_large_database_costs_bounded_commands(operations: Operations, client:
     fill(client, "retry", 20_000)
     client.config_resetstat()
     run = operations.inspector.redis.run
-    facts = run(survey.collect(Keys(), clock_ahead=0.0, latency=0.0, most_keys=1000))
+    facts = run(doctor_facts.collect(Keys(), clock_ahead=0.0, latency=0.0, most_keys=1000))
     assert 1000 <= facts.scanned < 1200
     stats = client.info("commandstats")
     assert stats["cmdstat_scan"]["calls"] == 1
-    assert stats["cmdstat_memory|usage"]["calls"] == survey.MOST_MEASURED
+    assert stats["cmdstat_memory|usage"]["calls"] == doctor_facts.MOST_MEASURED
     assert {"cmdstat_keys", "cmdstat_smembers", "cmdstat_lrange"} & set(stats) == set()
-    facts = run(survey.collect(Keys(), clock_ahead=0.0, latency=0.0))
+    facts = run(doctor_facts.collect(Keys(), clock_ahead=0.0, latency=0.0))
     assert facts.scanned >= 4000
     assert facts.unregistered == []
 

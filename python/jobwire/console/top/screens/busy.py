@@ -10,8 +10,8 @@ from textual.binding import Binding, BindingType
 from textual.widgets import DataTable, Static
 
 from jobwire.console.ops.doctor import SILENT_S
+from jobwire.console.ops.locate import Whereabouts
 from jobwire.console.ops.roles import Act
-from jobwire.console.ops.whereabouts import Whereabouts
 from jobwire.console.top.desk import Desk
 from jobwire.console.top.rows import Column, Row, Rows
 from jobwire.console.top.screens.job import JobView

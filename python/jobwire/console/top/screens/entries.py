@@ -13,10 +13,10 @@ from textual.binding import Binding, BindingType
 from textual.widgets import DataTable
 
 from jobwire.console.ops.bulk import BulkAct
-from jobwire.console.ops.pages import digest
+from jobwire.console.ops.locate import Whereabouts
+from jobwire.console.ops.paging import digest
 from jobwire.console.ops.roles import Act
 from jobwire.console.ops.selection import Selection
-from jobwire.console.ops.whereabouts import Whereabouts
 from jobwire.console.top.desk import Desk
 from jobwire.console.top.dialogs import AskLine
 from jobwire.console.top.filtering import HELP, parse, written

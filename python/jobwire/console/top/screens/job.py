@@ -12,9 +12,9 @@ from textual.containers import VerticalScroll
 from textual.widgets import Static
 
 from jobwire.console.ops.explain import Explanation
-from jobwire.console.ops.pages import digest
+from jobwire.console.ops.locate import Whereabouts
+from jobwire.console.ops.paging import digest
 from jobwire.console.ops.roles import Act
-from jobwire.console.ops.whereabouts import Whereabouts
 from jobwire.console.top.desk import Desk
 from jobwire.console.top.screens.acting import POSSIBLE, act_on_entry
 from jobwire.console.top.section import Section, act_key

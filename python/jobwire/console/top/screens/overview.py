@@ -12,9 +12,9 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.widgets import DataTable, Static
 
+from jobwire.console.ops.alerts import troubles
 from jobwire.console.ops.operations import Operations
 from jobwire.console.ops.roles import Act
-from jobwire.console.ops.troubles import troubles
 from jobwire.console.top.desk import Desk
 from jobwire.console.top.dialogs import AskLine
 from jobwire.console.top.rows import Row, Rows

@@ -13,9 +13,9 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.widgets import DataTable, Input
 
-from jobwire.console.ops.pages import digest
+from jobwire.console.ops.locate import Whereabouts
+from jobwire.console.ops.paging import digest
 from jobwire.console.ops.selection import Selection
-from jobwire.console.ops.whereabouts import Whereabouts
 from jobwire.console.top.desk import Desk
 from jobwire.console.top.filtering import HELP, parse
 from jobwire.console.top.looking import Found, look

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from jobwire.console.ops.explain import Explanation
+from jobwire.console.ops.locate import Whereabouts
 from jobwire.console.ops.results import StoredResult
-from jobwire.console.ops.whereabouts import Whereabouts
 from jobwire.console.web.jobs import JobView, entry_key, split_key
 from jobwire.console.web.pages.entries import entry_of
 from jobwire.console.web.places import BY_PATH, SETS

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from jobwire.console.ops.troubles import troubles
+from jobwire.console.ops.alerts import troubles
 from jobwire.console.web import charts
 from jobwire.console.web.visit import Page, Visit
 from jobwire.inspect.activity import Activity

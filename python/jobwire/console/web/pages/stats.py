@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from starlette.responses import JSONResponse, RedirectResponse, Response
 
-from jobwire.console.ops.survey import info_fields
+from jobwire.console.ops.doctor_facts import info_fields
 from jobwire.console.web.visit import Visit
 from jobwire.errors import ConfigError
 from jobwire.inspect.reading import text

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from jobwire.console.ops.whereabouts import JobFacts
+from jobwire.console.ops.locate import JobFacts
 from jobwire.inspect.processes import ProcessInfo
 
 __all__ = ["Rivals", "rivals"]
