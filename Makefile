@@ -10,7 +10,7 @@ demo: ## run an example application with its own server and worker; ARGS=--web: 
 test: ## run the tests that work in one process or with one server: three minutes
 	@sh .ci/test $(ARGS)
 
-check: ## run the gate, all that CI runs: tests, lint, demo, wheel, site, conformance: 20 minutes
+check: ## run the gate, all that CI runs: tests, lint, demo, wheel, site, conformance: 15 minutes
 	@sh .ci/run $(ARGS)
 
 release-check: ## run the rest, an hour or more; one step: ARGS="chaos --seconds 180"

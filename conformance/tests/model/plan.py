@@ -265,7 +265,7 @@ NOT_MODELLED = {
     "cancel": "it removes a job that waits, as an operator can, and the model has no operators",
     **dict.fromkeys(
         (f"periodic_{name}" for name in ("due", "load", "look", "migrate", "status", "tick")),
-        "its keys belong to an annex; a tick pushes a new job, as a client does",
+        "its keys are of an annex; a tick pushes a new job, as a client does",
     ),
 }
 """Scripts without a step in the model, each with the reason."""
