@@ -1,7 +1,7 @@
 """The whole specification as one HTML file that needs no other, and as a PDF.
 
-The text is that of the built page. Links to other pages of the site become plain text, because the
-file may be read without the site. Diagrams become part of the file.
+The text is that of the built pages of its parts. Links to other pages of the site become plain
+text, because the file may be read without the site. Diagrams become part of the file.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -44,8 +45,19 @@ img { background: white; max-width: 100%; }
 """
 
 
-def standalone(page: Path, title: str) -> str:
-    """Return a built page as a document that needs no other file."""
+def standalone(pages: Sequence[Path], title: str) -> str:
+    """Return built pages as one document that needs no other file."""
+    body = "\n".join(_article(page, pages) for page in pages)
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>{html.escape(title)}</title>\n<style>\n{_STYLE}</style></head>\n"
+        f"<body>\n{body}\n</body></html>\n"
+    )
+
+
+def _article(page: Path, pages: Sequence[Path]) -> str:
+    """Return the content of one page. Of its links, those to the other pages stay."""
     article = re.search(r"<article\b[^>]*>(.*?)</article>", page.read_text("utf-8"), re.DOTALL)
     if article is None:
         raise SystemExit(f"site: {page} has no article")
@@ -54,26 +66,23 @@ def standalone(page: Path, title: str) -> str:
         r'<a href="[^"]*" [^>]*class="md-content__button.*?</a>', "", body, flags=re.DOTALL
     )
     body = re.sub(r"<button\b.*?</button>", "", body, flags=re.DOTALL)
-    body = re.sub(r"<a\b([^>]*)>(.*?)</a>", _kept_link, body, flags=re.DOTALL)
-    body = re.sub(
+
+    def kept_link(match: re.Match[str]) -> str:
+        goal = re.search(r'href="([^"]*)"', match[1])
+        identifier = re.search(r'id="([^"]*)"', match[1])
+        if goal and goal[1].startswith(("#", "https:", "http:")):
+            return match[0]
+        path, _, fragment = goal[1].partition("#") if goal else ("", "", "")
+        if fragment and (page.parent / path / "index.html").resolve() in pages:
+            return f'<a href="#{fragment}">{match[2]}</a>'
+        return f'<span id="{identifier[1]}">{match[2]}</span>' if identifier else match[2]
+
+    body = re.sub(r"<a\b([^>]*)>(.*?)</a>", kept_link, body, flags=re.DOTALL)
+    return re.sub(
         r'(<img\b[^>]*?)src="([^"]+)"',
         lambda match: f'{match[1]}src="{_embedded(page.parent / match[2])}"',
         body,
-    )
-    return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{html.escape(title)}</title>\n<style>\n{_STYLE}</style></head>\n"
-        f"<body>\n{body.strip()}\n</body></html>\n"
-    )
-
-
-def _kept_link(match: re.Match[str]) -> str:
-    goal = re.search(r'href="([^"]*)"', match[1])
-    identifier = re.search(r'id="([^"]*)"', match[1])
-    if goal and goal[1].startswith(("#", "https:", "http:")):
-        return match[0]
-    return f'<span id="{identifier[1]}">{match[2]}</span>' if identifier else match[2]
+    ).strip()
 
 
 def _embedded(path: Path) -> str:

@@ -1,7 +1,7 @@
 """Facts about each requirement, collected for the site: from the record, the suite and the reports.
 
-The text, level and citations come from SPEC.md and the checkout, the cases and mutants from the
-suite, the verdicts from `conformance/reports`.
+The text, level and citations come from the specification and the checkout, the cases and mutants
+from the suite, the verdicts from `conformance/reports`.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 
 from jobwire_conformance import data
 from jobwire_conformance.mutation import mutants
@@ -32,6 +33,11 @@ _WORST = (
 )
 
 
+def part_place(file: str) -> str:
+    """Return the place on the site of a part of the specification."""
+    return "specification/index.md" if file == "SPEC.md" else f"specification/{Path(file).name}"
+
+
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """The result of one implementation for one requirement."""
@@ -45,15 +51,17 @@ class Facts:
     """All that the site says about requirements.
 
     Attributes:
-        document: SPEC.md as data.
+        document: The specification as data.
+        checks: Id to the cases that check it.
         record: The content of requirements.json.
         citations: The citations of each id, by kind.
         matrix: The results of all implementations.
     """
 
     def __init__(self) -> None:
-        self.document = document.read((ROOT / "SPEC.md").read_text("utf-8"))
-        self.record = record.of_checkout(ROOT, checks.cases(ROOT))
+        self.document = document.read_checkout(ROOT)
+        self.checks = checks.cases(ROOT)
+        self.record = record.of_checkout(ROOT, self.checks)
         self._entries = {entry["id"]: entry for entry in self.record["requirements"]}
         self.citations = citations.cited(ROOT)
         self.matrix: Matrix = matrix.find([ROOT / "conformance" / "reports"])[0]
@@ -70,12 +78,18 @@ class Facts:
 
     @property
     def requirements(self) -> Sequence[Requirement]:
-        """All requirements, in the order of SPEC.md."""
+        """All requirements, in the order of the specification."""
         return self.document.requirements
 
     def section(self, requirement: Requirement) -> Section:
         """Return the section that holds a requirement."""
         return next(each for each in self.document.sections if each.number == requirement.section)
+
+    @cached_property
+    def homes(self) -> Mapping[str, str]:
+        """The place on the site of the page with the block of each requirement."""
+        files = ((each.id, self.document.file(each.line)) for each in self.requirements)
+        return {name: part_place(file) for name, file in files}
 
     def deviations(self, requirement: Requirement) -> list[str]:
         """Return the versions of Sidekiq that do not meet a requirement."""

@@ -11,13 +11,14 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
 
+from jobwire_conformance import data
 from jobwire_conformance.reports.lossmap import WINDOWS
 from jobwire_conformance.reports.matrix import SYMBOLS
+from jobwire_conformance.spec import sheet
 from jobwire_conformance.spec.document import Requirement, Section
 from tools.markdown import ROOT
 from tools.protocol_facts import Facts, Verdict
 
-SPECIFICATION = "specification/index.md"
 LOSS_MAPS = "conformance/loss-maps.md"
 CLAIMS = "conformance/matrix.md"
 
@@ -42,6 +43,7 @@ def pages(facts: Facts, files: dict[str, str], *, with_pdf: bool) -> Iterator[tu
     release = facts.release
     yield f"{release}/index.md", index_page(facts, with_pdf=with_pdf)
     yield f"{release}/matrix.md", matrix_page(facts)
+    yield from claim_pages(facts)
     neighbours = [None, *facts.requirements, None]
     for number, requirement in enumerate(facts.requirements):
         around = neighbours[number], neighbours[number + 2]
@@ -59,6 +61,45 @@ def place_of(identifier: str, release: str) -> str:
 def one_file(version: str, suffix: str) -> str:
     """Return the name of the file that holds the whole specification."""
     return f"jobwire-{version}.{suffix}"
+
+
+# -- claims
+
+
+def claim_pages(facts: Facts) -> Iterator[tuple[str, str]]:
+    """Yield place and text of the sheet of each claim, and of their index."""
+    rows = []
+    sheets = sheet.Sheets(ROOT, facts.checks)
+    for claim in data.CLAIMS:
+        cells = []
+        for generation in data.GENERATIONS:
+            made = sheets.of(claim, generation)
+            cells.append(str(len(made.rules)) if made.rules else "")
+            if generation == data.DEFAULT_GENERATION:
+                pages = sheet.counts(made)[2]
+                yield f"{facts.release}/claims/{_claim_name(claim)}.md", _sheet_page(made)
+        rows.append(f"| [{claim}]({_claim_name(claim)}.md) | {' | '.join(cells)} | {pages} |")
+    text = [
+        "# Claims",
+        "",
+        "Each claim has a sheet: its rules alone, those of the claims that it requires included, "
+        "in reading order, with examples. The sheets are those of generation "
+        f"{data.DEFAULT_GENERATION}. For another one: "
+        "`jobwire spec claim client/core --generation 7.3 --examples`.",
+        "",
+        "| Claim | Rules for 6.4 | for 7.3 | for 8.1 | Pages without examples |",
+        "| --- | --- | --- | --- | --- |",
+        *rows,
+    ]
+    yield f"{facts.release}/claims/index.md", "\n".join(text) + "\n"
+
+
+def _claim_name(claim: str) -> str:
+    return claim.replace("/", "-").replace("+", "-")
+
+
+def _sheet_page(made: sheet.Sheet) -> str:
+    return made.markdown(examples=True).replace("```redis-cli", "```text")
 
 
 # -- one requirement
@@ -113,9 +154,10 @@ def _reasons(requirement: Requirement) -> Iterator[str]:
 
 def _places(facts: Facts, requirement: Requirement, section: Section) -> Iterator[str]:
     anchor = requirement.id.lower()
+    page = f"../{facts.homes[requirement.id]}"
     links = [
-        f"[Its place in the specification](../{SPECIFICATION}#{anchor}): "
-        f"section [{section.number}, {_plain(section.title)}](../{SPECIFICATION}#{section.anchor})",
+        f"[Its place in the specification]({page}#{anchor}): "
+        f"section [{section.number}, {_plain(section.title)}]({page}#{section.anchor})",
         f"[Its row in the matrix](matrix.md#{anchor})",
     ]
     for window in facts.windows(requirement):

@@ -20,7 +20,7 @@ import os.path
 import re
 import shutil
 import sys
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator, Mapping
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -29,12 +29,11 @@ import click
 
 from jobwire.cli import cli
 from jobwire_conformance.reports.lossmap import WINDOWS
-from jobwire_conformance.spec import record
+from jobwire_conformance.spec import document, record
 from tools import one_file, protocol_pages
 from tools.links import tracked
 from tools.markdown import FENCE, HEADING, ROOT, links, without_code
-from tools.protocol_facts import Facts
-from tools.protocol_pages import SPECIFICATION
+from tools.protocol_facts import Facts, part_place
 
 PICTURES = (".png", ".svg")
 PAGES_DIRECTORY = ROOT / "build" / "site-pages"
@@ -48,7 +47,7 @@ PAGES = {
     "docs/README.md": "index.md",
     "docs/conformance/README.md": "conformance/index.md",
     "docs/explanation/decisions/README.md": "explanation/decisions.md",
-    "SPEC.md": SPECIFICATION,
+    **{part: part_place(part) for part in document.PARTS},
     "conformance/README.md": "conformance/suite.md",
     "CHANGELOG.md": "changelog.md",
     "changelog.d/README.md": "changelog-fragments.md",
@@ -56,6 +55,11 @@ PAGES = {
     "fixtures/README.md": "fixtures.md",
     "lua/README.md": "lua.md",
     "schema/README.md": "schema.md",
+    "spec/README.md": "annexes/index.md",
+    **{
+        f"spec/{name}.md": f"annexes/{name}.md"
+        for name in ("cancelling", "periodic", "results", "template", "time")
+    },
 }
 LANGUAGES = {".json": "json", ".lua": "lua", ".mjs": "js", ".sh": "sh", ".toml": "toml"}
 API = ("jobwire", "jobwire.testing", "jobwire.worker", "jobwire.inspect", "jobwire.iterables")
@@ -76,13 +80,12 @@ def stage(*, with_pdf: bool) -> None:
     places = staged_places()
     shown: dict[str, str] = {}  # file that a page links to: its place
     facts = Facts()
-    known = facts.document.by_id
     for source, place in places.items():
         if source == "docs/README.md":
             continue
         text = (ROOT / source).read_text("utf-8")
         text = relinked(unlinked(text), source, place, places, shown)
-        text = cited(drawn(text, place, shown), place, known, facts.release)
+        text = cited(drawn(text, place, shown), place, facts.homes, facts.release)
         text += linked_back(place, facts)
         for mark, entries in ((COMMANDS_MARK, command_pages), (API_MARK, api_entries)):
             if mark in text:
@@ -91,7 +94,8 @@ def stage(*, with_pdf: bool) -> None:
     for place, text in protocol_pages.pages(facts, shown, with_pdf=with_pdf):
         # A table in HTML cannot hold links in Markdown; its program has written its links.
         is_one = place.removesuffix(".md").rpartition("/")[2] in facts.document.by_id
-        text = cited(text, place, known, facts.release) if is_one else text
+        is_one |= "/claims/" in place
+        text = cited(text, place, facts.homes, facts.release) if is_one else text
         write(PAGES_DIRECTORY / place, text)
     served = served_schemas()
     for source, place in served.items():
@@ -233,17 +237,23 @@ def show(source: Path, place: Path, served: str | None = None) -> None:
 
 def requirement_areas() -> str:
     """Return a pattern of the areas of requirements, as KEY or RETRY."""
-    ids = DEFINITION.findall((ROOT / "SPEC.md").read_text("utf-8"))
+    ids = document.read_checkout(ROOT).by_id
     return "|".join(sorted({name.partition("-")[0] for name in ids}))
 
 
-def cited(text: str, place: str, known: Collection[str], release: str) -> str:
+def cited(text: str, place: str, homes: Mapping[str, str], release: str) -> str:
     """Return a page whose requirement ids lead to the pages of the requirements.
 
     In the specification itself they lead to its blocks, and the head of a block to its page.
+
+    Args:
+        text: The page.
+        place: Its place on the site.
+        homes: The ids, each with the place of the part of the specification that contains it.
+        release: The version in the places of requirements.
     """
-    is_specification = place == SPECIFICATION
-    ids = "|".join(map(re.escape, known))
+    is_specification = place.startswith("specification/")
+    ids = "|".join(map(re.escape, homes))
     citation = re.compile(rf"(?<![\w#/-])(?P<open>\[?)(?P<id>{ids})(?P<close>\]?)(?![\w(-])")
     plain = without_code(text)
     titles = [match.span() for match in HEADING.finditer(plain)]
@@ -260,7 +270,8 @@ def cited(text: str, place: str, known: Collection[str], release: str) -> str:
         if is_specification and DEFINITION.match(text, line, match.end() + 2):
             link += f"{{ #{anchor} }}"
         elif is_specification:
-            link = f"[{opened}{name}{closed}](#{anchor})"
+            home = "" if homes[name] == place else os.path.relpath(homes[name], Path(place).parent)
+            link = f"[{opened}{name}{closed}]({home}#{anchor})"
         start = match.start() + (0 if opened else len(match["open"]))
         end = match.end() - (0 if opened else len(match["close"]))
         parts += [text[position:start], link]
@@ -367,7 +378,9 @@ def finish(*, with_pdf: bool) -> None:
     """Write the whole specification as JSON, as one HTML file, and as a PDF."""
     facts = Facts()
     write(SITE_DIRECTORY / facts.release / "requirements.json", record.render(facts.record))
-    built = SITE_DIRECTORY / SPECIFICATION.removesuffix("index.md") / "index.html"
+    parts = (part_place(part) for _, part in facts.document.parts)
+    names = (part.removesuffix("index.md").removesuffix(".md") for part in parts)
+    built = [(SITE_DIRECTORY / name / "index.html").resolve() for name in names]
     place = SITE_DIRECTORY / facts.release / protocol_pages.one_file(facts.version, "html")
     write(place, one_file.standalone(built, f"jobwire {facts.version}"))
     if with_pdf:

@@ -8,9 +8,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jobwire_conformance.errors import SuiteFault
+
+if TYPE_CHECKING:
+    from jobwire_conformance.spec.document import Document
 
 __all__ = [
     "CLAIMS",
@@ -264,13 +267,18 @@ def record(root: Path) -> dict[str, Any]:
         raise SuiteFault(f"cannot make {file}: {error}") from None
 
 
-def specification() -> str:
-    """Return the text of SPEC.md."""
-    return shared_file("SPEC.md").read_text("utf-8")
+def specification() -> Document:
+    """Return the specification with all its parts, without the annexes."""
+    from jobwire_conformance.spec.document import read_checkout
+
+    try:
+        return read_checkout(shared_file(""))
+    except OSError as error:
+        raise SuiteFault(f"cannot read a file of the suite: {error}") from None
 
 
 def spec_version() -> str:
-    """Return the version of SPEC.md."""
+    """Return the version of the specification."""
     return str(_requirements_file()["version"])
 
 

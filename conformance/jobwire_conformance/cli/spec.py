@@ -6,7 +6,7 @@ import json
 import re
 import sys
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -51,8 +51,9 @@ class _Group(click.Group):
 def spec(ctx: click.Context, as_json: bool) -> None:
     """Read the specification: all of it, or single requirements.
 
-    `jobwire spec` shows SPEC.md, page by page on a terminal. `jobwire spec RETRY-4` prints one
-    requirement with its reason and all its citations: code, schemas, scripts, fixtures and tests.
+    `jobwire spec` shows SPEC.md and its parts, page by page on a terminal. `jobwire spec RETRY-4`
+    prints one requirement with its reason and all its citations: code, schemas, scripts, fixtures
+    and tests. `jobwire spec claim client/core` prints the rules of a claim.
 
     The commands below are for authors of the specification. Exit status: 0 done; 1 faults found;
     2 wrong usage, or an unknown id.
@@ -68,7 +69,7 @@ def spec(ctx: click.Context, as_json: bool) -> None:
 @click.pass_context
 def _show(ctx: click.Context, ids: tuple[str, ...], as_json: bool) -> None:
     """Print requirements."""
-    document = _read(data.shared_file("SPEC.md"))
+    document = _read(data.shared_file(""))
     known = document.by_id
     for name in ids:
         if name.upper() not in known:
@@ -77,7 +78,11 @@ def _show(ctx: click.Context, ids: tuple[str, ...], as_json: bool) -> None:
     chosen = [known[name.upper()] for name in dict.fromkeys(ids)]
     if as_json or ctx.obj:
         records = [
-            {**found.as_data(), "line": found.line, "cited": index.get(found.id, {})}
+            {
+                **found.as_data(),
+                "place": document.place(found.line),
+                "cited": index.get(found.id, {}),
+            }
             for found in chosen
         ]
         printed = records if len(ids) > 1 else records[0]
@@ -86,7 +91,68 @@ def _show(ctx: click.Context, ids: tuple[str, ...], as_json: bool) -> None:
     for number, requirement in enumerate(chosen):
         if number:
             click.echo()
-        _print(requirement, index.get(requirement.id, {}))
+        _print(requirement, document, index.get(requirement.id, {}))
+
+
+@spec.command()
+@click.argument("name", metavar="[CLAIM]", required=False)
+@click.option(
+    "--generation",
+    type=click.Choice(data.GENERATIONS),
+    default=data.DEFAULT_GENERATION,
+    show_default=True,
+    help="Generation of the protocol, by the release of Sidekiq.",
+)
+@click.option("--examples", is_flag=True, help="Print the examples of each rule, too.")
+@_json_option
+def claim(name: str | None, generation: str, examples: bool, as_json: bool) -> None:
+    """Print the sheet of a claim, such as `client/core` or `worker/core+robust`.
+
+    The sheet has all rules of the claim and of those that it requires, in reading order, with the
+    cases that check them, and with the tables and terms that they use. Without CLAIM, print a table
+    of all claims with the number of their rules. A page has 450 words.
+    """
+    from jobwire_conformance.spec import sheet
+
+    offered = [each for each in data.CLAIMS if each in data.claims_of(generation)]
+    checks = _checks()
+    sheets = sheet.Sheets(data.shared_file(""), checks)
+    if name is None:
+        counts = {each: sheet.counts(sheets.of(each, generation)) for each in offered}
+        if as_json:
+            keys = ("rules", "robust", "pages")
+            rows = [
+                {"claim": each, **dict(zip(keys, numbers, strict=True))}
+                for each, numbers in counts.items()
+            ]
+            click.echo(json.dumps(rows, indent=2))
+            return
+        width = max(map(len, offered))
+        click.echo(f"{'claim':{width}} {'rules':>6} {'robust':>7} {'pages':>6}")
+        for each, (rules, robust, pages) in counts.items():
+            click.echo(f"{each:{width}} {rules:6} {robust:7} {pages:6}")
+        return
+    if name not in offered:
+        near = get_close_matches(name, offered, 3)
+        hint = f"did you mean {' or '.join(near)}?" if near else "'jobwire spec claim' lists them"
+        raise click.UsageError(f"there is no claim {name} for generation {generation}; {hint}")
+    found = sheets.of(name, generation)
+    if as_json:
+        content = {
+            "claim": name,
+            "generation": generation,
+            "claims": found.claims,
+            "rules": [
+                {**rule.as_data(), "checks": checks.get(rule.id, [])} for rule in found.rules
+            ],
+        }
+        click.echo(json.dumps(content, ensure_ascii=False, indent=2))
+        return
+    text = found.markdown(examples=examples)
+    if sys.stdout.isatty():
+        click.echo_via_pager(_drawn(text))
+    else:
+        click.echo(text, nl=False)
 
 
 @spec.command()
@@ -94,7 +160,7 @@ def _show(ctx: click.Context, ids: tuple[str, ...], as_json: bool) -> None:
 @_json_option
 @click.option("--strict", is_flag=True, help="Print warnings, and count them as faults.")
 def check(root: Path, as_json: bool, strict: bool) -> int:
-    """Check SPEC.md, every citation of it, and the generated files.
+    """Check the specification, every citation of it, and the generated files.
 
     Prints one line for each fault, with file and line. Changes no files.
 
@@ -151,10 +217,10 @@ def extract(root: Path, write: bool) -> int:
     """Print requirements.json: the requirements of a checkout as data.
 
     With --write, make the files of the checkout that come from the specification instead:
-    schema/registry.json; lua/README.md, with the SHA-1 and the contract of each script; and the
-    table of mistakes in SPEC.md.
+    schema/registry.json; lua/README.md, with the SHA-1 and the contract of each script; the table
+    of mistakes in spec/lookup.md; and the table of claims in SPEC.md.
     """
-    from jobwire_conformance.spec import lints, mistakes, registry, scripts
+    from jobwire_conformance.spec import lints, mistakes, registry, scripts, sheet
 
     document = _checkout(root)
     if isinstance(document, str):
@@ -169,7 +235,8 @@ def extract(root: Path, write: bool) -> int:
         return 0
     texts = {
         "schema/registry.json": registry.render(registry.build(document)),
-        "SPEC.md": mistakes.updated(root),
+        mistakes.place(root): mistakes.updated(root),
+        sheet.PAGE: sheet.updated(root),
     }
     if not [*scripts.undescribed(root, document)]:  # the check says which
         texts["lua/README.md"] = scripts.page(root, document)
@@ -202,17 +269,19 @@ def trace(root: Path, write: bool) -> int:
 
 
 @spec.command()
-@click.argument("old", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.argument("new", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("old", type=click.Path(exists=True, path_type=Path))
+@click.argument("new", type=click.Path(exists=True, path_type=Path))
 @_json_option
 def changes(old: Path, new: Path, as_json: bool) -> int:
     """Print the changes between two versions, id by id.
 
-    OLD and NEW are two files SPEC.md, for example
+    OLD and NEW are two checkouts, for example
 
     \b
-    git show spec-1.0.0:SPEC.md >old.md
-    jobwire spec changes old.md SPEC.md
+    git worktree add ../old spec-1.0.0
+    jobwire spec changes ../old .
+
+    A version that is one file may be named by that file.
 
     "split from" is a guess: most words of a new requirement were in an old one that has changed.
     """
@@ -240,7 +309,9 @@ def _read_all(as_json: bool) -> None:
         else:
             click.echo(data.shared_file("schema/requirements.json").read_text("utf-8"), nl=False)
         return
-    text = data.specification()
+    from jobwire_conformance.spec.document import parts
+
+    text = "\n".join(parts(data.shared_file("")).values())
     if not sys.stdout.isatty():
         click.echo(text, nl=False)
         return
@@ -275,10 +346,23 @@ def _citations() -> Mapping[str, Mapping[str, list[str]]]:
     return index
 
 
+def _checks() -> Mapping[str, Sequence[str]]:
+    """Return id to the cases that check it."""
+    from jobwire_conformance.spec import checks
+
+    if (root := data.checkout()) is not None:
+        return checks.cases(root)
+    file = data.record(data.shared_file(""))
+    entries = [each for part in (file, *file["annexes"]) for each in part["requirements"]]
+    return {each["id"]: each["checks"] for each in entries}
+
+
 def _read(path: Path) -> Document:
     from jobwire_conformance.spec import document
 
-    return document.read(path.read_text("utf-8"))
+    if path.is_dir():
+        return document.read_checkout(path)
+    return document.read(path.read_text("utf-8"), path.name)
 
 
 def _record(root: Path) -> str:
@@ -299,7 +383,7 @@ def _checkout(root: Path) -> Document | str:
                 "or name one with --root"
             )
     try:
-        return _read(root / "SPEC.md")
+        return _read(root)
     except Malformed as error:
         return str(error)
 
@@ -317,9 +401,9 @@ def _save(root: Path, texts: dict[str, str], write: bool) -> None:
 def _summary(document: Document, faults: list[Fault]) -> None:
     counts = f"{len(document.requirements)} requirements"
     if not faults:
-        click.echo(f"SPEC.md {document.version}: {counts}, no faults", err=True)
+        click.echo(f"specification {document.version}: {counts}, no faults", err=True)
     else:
-        click.echo(f"SPEC.md {document.version}: {counts}, {len(faults)} faults", err=True)
+        click.echo(f"specification {document.version}: {counts}, {len(faults)} faults", err=True)
 
 
 def _counted(warnings: list[Fault]) -> str:
@@ -341,13 +425,13 @@ def _unknown(name: str, ids: list[str]) -> str:
     return f"there is no requirement or command {name}{hint}"
 
 
-def _print(requirement: Requirement, kinds: Mapping[str, list[str]]) -> None:
+def _print(requirement: Requirement, document: Document, kinds: Mapping[str, list[str]]) -> None:
     retired = f" · retired {requirement.retired}" if requirement.retired else ""
     click.secho(requirement.id, bold=True, nl=False)
     click.echo(
         f" · {', '.join(requirement.claims)} · {requirement.level}"
         f" · {', '.join(requirement.generations)} · since {requirement.since}{retired}"
-        f" · test: {requirement.test} · SPEC.md:{requirement.line}\n"
+        f" · test: {requirement.test} · {document.place(requirement.line)}\n"
     )
     parts = [requirement.text]
     parts += [f"Why: {requirement.why}"] if requirement.why else []

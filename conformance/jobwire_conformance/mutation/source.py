@@ -36,7 +36,7 @@ MISTAKE = "JOBWIRE_MISTAKE"
 """The variable that turns on a mistake in an implementation that has it built in."""
 
 _COPIED = ("python/jobwire", "lua")
-_LINKED = ("SPEC.md", "schema", "fixtures", "pyproject.toml")
+_LINKED = ("SPEC.md", "spec", "schema", "fixtures", "pyproject.toml")
 
 
 @dataclass(frozen=True, slots=True)

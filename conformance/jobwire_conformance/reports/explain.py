@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import difflib
 import json
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any
 
 from jobwire_conformance import data
 from jobwire_conformance.cases.case import Case
-from jobwire_conformance.errors import SuiteFault, Usage
+from jobwire_conformance.errors import Usage
 from jobwire_conformance.mutation import mutants
 from jobwire_conformance.mutation.mutants import Mutant
 from jobwire_conformance.run import run, traffic
 
 __all__ = ["explained", "page"]
-
-_BLOCK = re.compile(r"^> \*\*\[([A-Z]+-\d+)\]\*\*", re.MULTILINE)
-_WIRE = re.compile(r"^```redis-cli\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
 def explained(name: str) -> dict[str, Any]:
@@ -40,8 +36,7 @@ def explained(name: str) -> dict[str, Any]:
     )
     hint = f"; did you mean {', '.join(near)}?" if near else ";"
     raise Usage(
-        f"{name!r} is neither a requirement of SPEC.md nor a case{hint} "
-        "`jobwire conform trace` lists both"
+        f"{name!r} is neither a requirement nor a case{hint} `jobwire conform trace` lists both"
     )
 
 
@@ -95,16 +90,15 @@ def _mutants() -> Sequence[Mutant]:
 
 @cache
 def _of_section() -> Mapping[str, str]:
-    """Return the example of the section of each requirement in SPEC.md, if it has one."""
-    try:
-        text = data.specification()
-    except OSError as error:
-        raise SuiteFault(f"cannot read a file of the suite: {error}") from None
-    by_id: dict[str, str] = {}
-    for section in re.split(r"^(?=#{2,4} )", text, flags=re.MULTILINE):
-        if example := _WIRE.search(section):
-            by_id |= dict.fromkeys(_BLOCK.findall(section), example[1].rstrip())
-    return by_id
+    """Return the first example of the section of each requirement, if it has one."""
+    document = data.specification()
+    sections = {each.id: each.section.lstrip("R") for each in document.requirements}
+    first: dict[str, str] = {}
+    for example in document.fences:
+        for id_ in example.shows if example.language == "redis-cli" else ():
+            if id_ in sections:
+                first.setdefault(sections[id_], example.text.rstrip())
+    return {id_: first[section] for id_, section in sections.items() if section in first}
 
 
 def page(explanation: Mapping[str, Any]) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""The annexes of the specification: files of docs/annexes with requirements of their own."""
+"""The annexes of the specification: files of spec/ with requirements of their own."""
 
 from __future__ import annotations
 
@@ -7,12 +7,19 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from jobwire_conformance.spec.document import Document, Malformed, Profile, Requirement, read
+from jobwire_conformance.spec.document import (
+    PARTS,
+    Document,
+    Malformed,
+    Profile,
+    Requirement,
+    read,
+)
 
 __all__ = ["DIRECTORY", "Annex", "by_id", "faults", "profiles", "read_all"]
 
-DIRECTORY = "docs/annexes"
-_NOT_ANNEXES = {"README.md", "template.md"}
+DIRECTORY = "spec"
+_NOT_ANNEXES = {"README.md", "template.md", *(Path(part).name for part in PARTS)}
 _LEAST_IMPLEMENTATIONS = 2  # of a stable annex
 _HEAD = re.compile(
     r"^Annex \*\*(?P<area>X-[A-Z]+)\*\* · status \*\*(?P<status>experimental|stable)\*\*"
@@ -83,7 +90,11 @@ def faults(annexes: list[Annex], document: Document) -> Iterator[tuple[str, int,
                 yield annex.path, requirement.line, problem
         for name in annex.document.profiles:
             if name in document.profiles:
-                yield annex.path, 1, f"{name} is a profile of SPEC.md; choose another name"
+                yield (
+                    annex.path,
+                    1,
+                    f"{name} is a profile of the specification; choose another name",
+                )
         asked = {claim for each in annex.document.requirements for claim in each.claims}
         for name in annex.document.profiles.keys() - asked:
             yield annex.path, 1, f"no requirement belongs to {name}"

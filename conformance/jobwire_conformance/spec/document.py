@@ -1,11 +1,16 @@
-"""The reader of SPEC.md: requirement blocks, the lines outside them, profiles and errata."""
+"""The reader of the specification: requirement blocks, the lines outside them, profiles, errata.
+
+The specification is SPEC.md and the parts of it in spec/. They are read as one document, whose
+lines are numbered through; `Document.place` returns the file and its own line.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 __all__ = [
@@ -13,6 +18,7 @@ __all__ = [
     "CITATION",
     "GENERATIONS",
     "KEYWORDS",
+    "PARTS",
     "TESTS",
     "Document",
     "Fence",
@@ -21,13 +27,20 @@ __all__ = [
     "Requirement",
     "Section",
     "keywords_of",
+    "parts",
     "read",
+    "read_checkout",
 ]
 
 AREAS = (
     *("ENV", "KEY", "PAY", "GEN", "PUSH", "BULK", "SCHED", "FETCH", "EXEC", "RETRY", "DEAD"),
     *("BEAT", "STAT", "SIG", "LUA", "REL", "GUAR", "INSP", "ITER", "MET", "SEC", "SRV"),
 )
+PARTS = (
+    *("SPEC.md", "spec/robust.md", "spec/reliable.md", "spec/iteration.md", "spec/metrics.md"),
+    *("spec/inspection.md", "spec/lookup.md", "spec/examples.md"),
+)
+"""The files of the specification, in reading order. The annexes in spec/ are not among them."""
 KEYWORDS = ("MUST NOT", "MUST", "SHOULD NOT", "SHOULD", "MAY")
 GENERATIONS = ("6.4", "7.3", "8.1")
 """The generations of the protocol, each by the release of Sidekiq that it is observed from."""
@@ -49,13 +62,15 @@ _HEAD = re.compile(
     rf" · test: (?P<test>{'|'.join(TESTS)}|none \([^()]+\))"
 )
 _HEADING = re.compile(
-    r"#{2,3} (?:(?P<number>\d+(?:\.\d+)?)|Appendix (?P<letter>[A-Z]):) (?P<title>.+)"
+    r"#{2,3} (?:(?P<number>R?\d+(?:\.\d+)?)|Appendix (?P<letter>[A-Z]):) (?P<title>.+)"
 )
 _BOLD = re.compile(r"\*\*([^*]+)\*\*")
 _VERSION = re.compile(r"^Version \*\*(\d+\.\d+(?:\.\d+)?(?:-(?:draft|rc)\.\d+)?)\*\*", re.MULTILINE)
 _PROFILES = "| Profile | Requires | Purpose |"  # the head of their table
 _PROFILE = re.compile(r"\| (?P<profile>[a-z]+/[a-z]+) \|(?P<requires>[^|]*)\| (?P<purpose>.*) \|")
 _ERRATUM = re.compile(r"\| (?P<version>\d+\.\d+(?:\.\d+)?) \| (?P<id>[A-Z]+-\d+) \| .*\|")
+# The heading above the examples of a requirement, in the file of all examples.
+_HEADING_OF_ID = re.compile(rf"### Examples of (?P<id>{CITATION.pattern})")
 # Examples in these languages show what a requirement asks for.
 _SHOWING = frozenset(["json", "redis-cli"])
 
@@ -177,7 +192,8 @@ class Fence:
     Attributes:
         line: The first line of its content.
         shows: The requirements that it is an example of: those that the paragraph right before it
-            names, if it ends with a colon; otherwise the block before it in the same section.
+            names, if it ends with a colon; otherwise that of the heading, or the block, before it
+            in the same section.
     """
 
     language: str
@@ -188,7 +204,11 @@ class Fence:
 
 @dataclass(frozen=True)
 class Document:
-    """The content of a SPEC.md."""
+    """The content of a specification.
+
+    Attributes:
+        parts: The files with their first lines, in order.
+    """
 
     version: str | None
     requirements: tuple[Requirement, ...]
@@ -197,6 +217,15 @@ class Document:
     profiles: dict[str, Profile]  # by name, from the table of section 2
     errata: frozenset[tuple[str, str]]  # (version, id)
     sections: tuple[Section, ...] = ()
+    parts: tuple[tuple[int, str], ...] = ()
+
+    def place(self, line: int) -> str:
+        """Return the file and the line in it, as `spec/robust.md:17`, of a line of the document."""
+        return "{}:{}".format(*_place(self.parts, line))
+
+    def file(self, line: int) -> str:
+        """Return the file of a line of the document."""
+        return _place(self.parts, line)[0]
 
     @property
     def is_draft(self) -> bool:
@@ -217,21 +246,42 @@ def keywords_of(text: str) -> list[str]:
     return _BOLD.findall(text)
 
 
-def read(text: str, place: str = "SPEC.md") -> Document:
-    """Read a SPEC.md, or an annex.
+def parts(root: Path) -> dict[str, str]:
+    """Return the files of the specification in a directory, with their texts."""
+    return {name: (root / name).read_text("utf-8") for name in PARTS if (root / name).is_file()}
+
+
+def read_checkout(root: Path) -> Document:
+    """Read the specification in a directory.
+
+    Raises:
+        Malformed: A block's first line does not have the form that section 2 shows.
+    """
+    return read(parts(root))
+
+
+def read(source: str | Mapping[str, str], place: str = "SPEC.md") -> Document:
+    """Read a specification, or an annex.
 
     Args:
-        text: The content of the file.
+        source: The content of the file, or those of several files by their names.
         place: The name of the file, for messages.
 
     Raises:
         Malformed: A block's first line does not have the form that section 2 shows.
     """
+    texts = {place: source} if isinstance(source, str) else source
+    text = ""
+    files: list[tuple[int, str]] = []
+    for name, content in texts.items():
+        files.append((text.count("\n") + 1, name))
+        text += content if content.endswith("\n") else f"{content}\n"
     lines = text.splitlines()
     requirements: list[Requirement] = []
     outside: list[tuple[int, str]] = []
     fences: list[Fence] = []
     sections: list[Section] = []
+    headed = ""  # the id that the last heading consists of
     number = 0
     while number < len(lines):
         line = lines[number]
@@ -244,7 +294,8 @@ def read(text: str, place: str = "SPEC.md") -> Document:
             shows: tuple[str, ...] = ()
             if language in _SHOWING:
                 since = sections[-1].line if sections else 0
-                shows = _shown(lines[:start], [r for r in requirements if r.line > since])
+                before = [each.id for each in requirements if each.line > since]
+                shows = _shown(lines[:start], headed or (before[-1] if before else ""))
             text_of = "\n".join(lines[start + 1 : number])
             fences.append(Fence(language, text_of, start + 2, shows))
             number += 1
@@ -253,8 +304,14 @@ def read(text: str, place: str = "SPEC.md") -> Document:
             while number < len(lines) and lines[number].startswith(">"):
                 number += 1
             section = sections[-1].number if sections else ""
-            requirements.append(replace(_block(lines, start, number, place), section=section))
+            if (head := _HEAD.fullmatch(line)) is None:
+                file, own = _place(files, start + 1)
+                raise Malformed(f"{file}:{own}: not the first line of a block: {line}")
+            requirements.append(replace(_block(head, lines, start, number), section=section))
         else:
+            if line.startswith("#"):
+                name_of = _HEADING_OF_ID.fullmatch(line)
+                headed = name_of["id"] if name_of else ""
             if heading := _HEADING.fullmatch(line):
                 name = heading["number"] or heading["letter"]
                 sections.append(Section(name, heading["title"], number))
@@ -270,11 +327,18 @@ def read(text: str, place: str = "SPEC.md") -> Document:
             (row["version"], row["id"]) for _, line in outside if (row := _ERRATUM.fullmatch(line))
         ),
         sections=tuple(sections),
+        parts=tuple(files),
     )
 
 
-def _shown(before: list[str], blocks: list[Requirement]) -> tuple[str, ...]:
-    """Return the ids that an example shows, from the lines and the blocks before it."""
+def _place(files: Sequence[tuple[int, str]], line: int) -> tuple[str, int]:
+    """Return file and line in it of a line of the document."""
+    first, file = next(part for part in reversed(files) if part[0] <= line)
+    return file, line - first + 1
+
+
+def _shown(before: list[str], default: str) -> tuple[str, ...]:
+    """Return the ids that an example shows, from the lines before it."""
     paragraph: list[str] = []
     for line in reversed(before):
         if line.strip():
@@ -284,7 +348,7 @@ def _shown(before: list[str], blocks: list[Requirement]) -> tuple[str, ...]:
     introduction = "\n".join(paragraph)
     if introduction.endswith(":") and (named := CITATION.findall(introduction)):
         return tuple(dict.fromkeys(named))
-    return (blocks[-1].id,) if blocks else ()
+    return (default,) if default else ()
 
 
 def _profiles(outside: list[tuple[int, str]]) -> Iterator[Profile]:
@@ -297,10 +361,7 @@ def _profiles(outside: list[tuple[int, str]]) -> Iterator[Profile]:
         yield Profile(row["profile"], requires, row["purpose"])
 
 
-def _block(lines: list[str], start: int, end: int, place: str) -> Requirement:
-    head = _HEAD.fullmatch(lines[start])
-    if head is None:
-        raise Malformed(f"{place}:{start + 1}: not the first line of a block: {lines[start]}")
+def _block(head: re.Match[str], lines: list[str], start: int, end: int) -> Requirement:
     notes = _paragraphs(lines, end)
     return Requirement(
         id=head["id"],

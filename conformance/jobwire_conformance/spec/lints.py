@@ -16,6 +16,7 @@ from jobwire_conformance.spec import (
     record,
     registry,
     scripts,
+    sheet,
     sidekiq_evidence,
     trace,
 )
@@ -69,16 +70,16 @@ class Fault(NamedTuple):
 
 
 def of_document(document: Document, annexed: Sequence[annexes.Annex] = ()) -> Iterator[Fault]:
-    """Check SPEC.md by itself; its references may be to annexes."""
+    """Check the specification by itself; its references may be to annexes."""
     if document.version is None:
         yield Fault("SPEC.md:1", "version", "no line begins with 'Version **1.0**'")
     if not document.requirements:
         yield Fault("SPEC.md:1", "empty", "there is no requirement block")
     yield from _ids(document)
-    yield from _text(document, "SPEC.md", document.profiles)
+    yield from _text(document, document.profiles)
     yield from _references(document, annexed)
     for number, problem in examples.problems(document):
-        yield Fault(f"SPEC.md:{number}", "example", problem)
+        yield Fault(document.place(number), "example", problem)
 
 
 def of_annexes(root: Path, document: Document) -> Iterator[Fault]:
@@ -90,8 +91,8 @@ def of_annexes(root: Path, document: Document) -> Iterator[Fault]:
         yield Fault(place, "block", problem)
         return
     for annex in found:
-        yield from _ids(annex.document, annex.path)
-        yield from _text(annex.document, annex.path, annexes.profiles(annex, document))
+        yield from _ids(annex.document)
+        yield from _text(annex.document, annexes.profiles(annex, document))
     for path, line, problem in annexes.faults(found, document):
         yield Fault(f"{path}:{line}", "annex", problem)
 
@@ -107,20 +108,20 @@ def annexed(root: Path) -> list[annexes.Annex]:
 def of_form(root: Path, document: Document, citations: Citations) -> Iterator[Fault]:
     """Check the form of the text; `jobwire spec check --strict` counts these hits as faults."""
     for line, lint, problem in form_lints.hits(document, checks.recorded(root, citations)):
-        yield Fault(f"SPEC.md:{line}", lint, problem)
+        yield Fault(document.place(line), lint, problem)
 
 
 def of_history(document: Document, published: Iterable[Document]) -> Iterator[Fault]:
-    """Check SPEC.md against its published versions."""
+    """Check the specification against its published versions."""
     found = (change for before in published for change in record.forbidden(document, before))
     for line, identifier, problem in dict.fromkeys(found):
-        yield Fault(f"SPEC.md:{line}", "permanent", f"{identifier}: {problem}")
+        yield Fault(document.place(line), "permanent", f"{identifier}: {problem}")
 
 
 def of_citations(
     document: Document, citations: Citations, annexed: Sequence[annexes.Annex] = ()
 ) -> Iterator[Fault]:
-    """Check that every cited id exists, in SPEC.md or in an annex."""
+    """Check that every cited id exists, in the specification or in an annex."""
     known = {**document.by_id, **annexes.by_id(annexed)}
     for identifier, kinds in citations.items():
         for kind, places in kinds.items():
@@ -139,12 +140,11 @@ def of_gaps(
     document: Document, citations: Citations, annexed: Sequence[annexes.Annex] = ()
 ) -> Iterator[Fault]:
     """Check that code cites each requirement, and a test if a test can see it."""
-    texts = [("SPEC.md", document), *((annex.path, annex.document) for annex in annexed)]
-    for place, text in texts:
+    for text in (document, *(annex.document for annex in annexed)):
         for kind in ("code", "test"):
             for requirement in trace.without(kind, text, citations):
                 yield Fault(
-                    f"{place}:{requirement.line}",
+                    text.place(requirement.line),
                     f"no-{kind}",
                     f"{requirement.id}: no {kind} cites it; cite it where it belongs",
                 )
@@ -153,7 +153,7 @@ def of_gaps(
 def of_oracle(document: Document, citations: Citations) -> Iterator[Fault]:
     """Check that real Sidekiq confirms each requirement, and that its differences are described."""
     for requirement, lint, problem in sidekiq_evidence.faults(document, citations):
-        yield Fault(f"SPEC.md:{requirement.line}", lint, f"{requirement.id}: {problem}")
+        yield Fault(document.place(requirement.line), lint, f"{requirement.id}: {problem}")
 
 
 def of_records(root: Path, document: Document) -> Iterator[Fault]:
@@ -162,51 +162,54 @@ def of_records(root: Path, document: Document) -> Iterator[Fault]:
         yield Fault(
             "schema/registry.json",
             "out-of-date",
-            "differs from the tables of SPEC.md; to repair: make generate",
+            "differs from the tables of the specification; to repair: make generate",
         )
     if mistakes.outdated(root):
         yield Fault(
-            "SPEC.md",
+            mistakes.place(root),
             "out-of-date",
             f"section 26 differs from {mistakes.PAGE}; to repair: make generate",
         )
+    if sheet.outdated(root):
+        problem = "the table of claims is out of date; to repair: make generate"
+        yield Fault(sheet.PAGE, "out-of-date", problem)
     if missing := list(scripts.undescribed(root, document)):
         for name, section in missing:
-            yield Fault(f"lua/{name}.lua", "script", f"has no row in section {section} of SPEC.md")
+            yield Fault(f"lua/{name}.lua", "script", f"has no row in section {section}")
     elif _differs(root / "lua/README.md", scripts.page(root, document)):
         yield Fault(
             "lua/README.md",
             "out-of-date",
-            "differs from the scripts or SPEC.md; to repair: make generate",
+            "differs from the scripts or the specification; to repair: make generate",
         )
 
 
-def _text(document: Document, place: str, profiles: Mapping[str, Profile]) -> Iterator[Fault]:
+def _text(document: Document, profiles: Mapping[str, Profile]) -> Iterator[Fault]:
     """Check the blocks, the words outside of them, and the table of profiles."""
     for requirement in document.requirements:
         for lint, problem in _block(requirement, profiles):
-            yield Fault(f"{place}:{requirement.line}", lint, f"{requirement.id}: {problem}")
+            yield Fault(document.place(requirement.line), lint, f"{requirement.id}: {problem}")
     for number, line in document.outside:
         if (word := _KEYWORD.search(_QUOTED.sub("", line))) is not None:
-            yield Fault(f"{place}:{number}", "stray-keyword", f"{word[0]} outside a block")
+            yield Fault(document.place(number), "stray-keyword", f"{word[0]} outside a block")
     for profile in document.profiles.values():
         for claim in profile.requires:
             if claim.removesuffix("+robust") not in profiles:
                 problem = f"{profile.name} requires {claim}, which is not in the table of profiles"
-                yield Fault(place, "profile", problem)
+                yield Fault(document.file(1), "profile", problem)
 
 
-def _ids(document: Document, file: str = "SPEC.md") -> Iterator[Fault]:
+def _ids(document: Document) -> Iterator[Fault]:
     first: dict[str, int] = {}
     for requirement in document.requirements:
-        place = f"{file}:{requirement.line}"
+        place = document.place(requirement.line)
         if requirement.id in first:
             yield Fault(
                 place,
                 "duplicate-id",
-                f"{requirement.id} is already on line {first[requirement.id]}",
+                f"{requirement.id} is already at {document.place(first[requirement.id])}",
             )
-        elif file == "SPEC.md" and requirement.area not in AREAS:
+        elif not requirement.area.startswith("X-") and requirement.area not in AREAS:
             yield Fault(place, "area", f"{requirement.area} is not one of the known areas")
         first.setdefault(requirement.id, requirement.line)
     # A missing number means that an id was removed, or looks as if it was removed.
@@ -214,7 +217,7 @@ def _ids(document: Document, file: str = "SPEC.md") -> Iterator[Fault]:
         before = f"{requirement.area}-{requirement.number - 1}"
         if requirement.number > 1 and before not in first:
             problem = f"{requirement.id} exists, {before} does not"
-            yield Fault(f"{file}:{requirement.line}", "gap", problem)
+            yield Fault(document.place(requirement.line), "gap", problem)
 
 
 def _block(requirement: Requirement, profiles: Mapping[str, Profile]) -> Iterator[tuple[str, str]]:
@@ -246,9 +249,8 @@ def _references(document: Document, annexed: Sequence[annexes.Annex]) -> Iterato
     for number, text in lines:
         for identifier in CITATION.findall(text):
             if identifier not in known:
-                yield Fault(
-                    f"SPEC.md:{number}", "unknown-id", f"there is no requirement {identifier}"
-                )
+                problem = f"there is no requirement {identifier}"
+                yield Fault(document.place(number), "unknown-id", problem)
 
 
 def _differs(path: Path, text: str) -> bool:

@@ -1,11 +1,13 @@
-"""Section 26 of SPEC.md: a copy of the frequent rows of docs/reference/traps.md."""
+"""Section 26 of the specification: a copy of the frequent rows of docs/reference/traps.md."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
 
-__all__ = ["PAGE", "outdated", "updated"]
+from jobwire_conformance.spec.document import parts
+
+__all__ = ["PAGE", "outdated", "place", "updated"]
 
 PAGE = "docs/reference/traps.md"
 
@@ -17,19 +19,24 @@ _HEAD = "| Mistake | What happens | See |\n| --- | --- | --- |\n"
 _TABLE = re.compile(re.escape(_HEAD) + r"(?:\|.*\n)*")
 
 
+def place(root: Path) -> str:
+    """Return the part of the specification that has the table."""
+    return next((name for name, text in parts(root).items() if _HEAD in text), "SPEC.md")
+
+
 def updated(root: Path) -> str:
-    """Return SPEC.md with the rows of the list; unchanged if the list or the table is missing."""
-    spec = (root / "SPEC.md").read_text("utf-8")
+    """Return that part with the rows of the list; unchanged if the list or the table is missing."""
+    text = (root / place(root)).read_text("utf-8")
     page = root / PAGE
     if not page.exists():
-        return spec
+        return text
     rows = [
         f"| {row['cells']} | {row['ids']} |\n"
         for row in _FREQUENT.finditer(page.read_text("utf-8"))
     ]
-    return _TABLE.sub(lambda _: _HEAD + "".join(rows), spec, count=1)
+    return _TABLE.sub(lambda _: _HEAD + "".join(rows), text, count=1)
 
 
 def outdated(root: Path) -> bool:
-    """Return whether the table in SPEC.md differs from the list."""
-    return updated(root) != (root / "SPEC.md").read_text("utf-8")
+    """Return whether the table in the specification differs from the list."""
+    return updated(root) != (root / place(root)).read_text("utf-8")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from jobwire_conformance.spec.document import Document, read
+from jobwire_conformance.spec.document import PARTS, Document, read
 
 __all__ = ["documents"]
 
@@ -17,8 +17,12 @@ def documents(root: Path) -> list[Document]:
     """
     order = ("--merged", "HEAD", "--sort=creatordate")
     tags = (_git(root, "tag", "--list", "spec-*", *order) or "").split()
-    texts = [_git(root, "show", f"{tag}:SPEC.md") for tag in tags]
-    return [read(text, tag) for tag, text in zip(tags, texts, strict=True) if text is not None]
+    found = []
+    for tag in tags:
+        texts = {part: _git(root, "show", f"{tag}:{part}") for part in PARTS}
+        if there := {f"{tag}:{part}": text for part, text in texts.items() if text is not None}:
+            found.append(read(there))
+    return found
 
 
 def _git(root: Path, *arguments: str) -> str | None:

@@ -13,7 +13,7 @@ from typing import Any
 
 from jobwire_conformance.spec import sidekiq_evidence
 from jobwire_conformance.spec.annexes import Annex, read_all
-from jobwire_conformance.spec.document import Document, Requirement, read
+from jobwire_conformance.spec.document import Document, Requirement, read_checkout
 
 __all__ = ["FORMAT", "Record", "build", "forbidden", "of_checkout", "render"]
 
@@ -40,7 +40,12 @@ def build(
         "version": document.version,
         "profiles": _profiles(document),
         "sections": [
-            {"number": section.number, "title": section.title, "anchor": section.anchor}
+            {
+                "number": section.number,
+                "title": section.title,
+                "file": document.file(section.line),
+                "anchor": section.anchor,
+            }
             for section in document.sections
         ],
         "requirements": [
@@ -77,7 +82,7 @@ def of_checkout(root: Path, checks: Mapping[str, Sequence[str]] | None = None) -
     Raises:
         Malformed: A block or an annex does not have the form of one.
     """
-    return build(read((root / "SPEC.md").read_text("utf-8")), checks, read_all(root))
+    return build(read_checkout(root), checks, read_all(root))
 
 
 def render(record: Record) -> str:

@@ -1,4 +1,4 @@
-"""lua/README.md: the SHA-1 of each script, and its contract from SPEC.md.
+"""lua/README.md: the SHA-1 of each script, and its contract from the specification.
 
 A script whose header cites requirements of an annex alone belongs to that annex. Its header is its
 contract.
@@ -33,8 +33,8 @@ def page(root: Path, document: Document) -> str:
         "",
         "Made by `make generate`; `make lint` fails when it is out of date.",
         "",
-        "Each script is one atomic step. Its header describes its keys and arguments. Sections 18",
-        "and 19 of [SPEC.md](../SPEC.md) describe its guarantees.",
+        "Each script is one atomic step. Its header describes its keys and arguments.",
+        "[The reliable profile](../spec/reliable.md) describes its guarantees.",
         "",
         "| Script | SHA-1 | Purpose |",
         "| --- | --- | --- |",
@@ -59,7 +59,7 @@ def page(root: Path, document: Document) -> str:
             "",
             "## Scripts of annexes",
             "",
-            "The requirements are those of [the annexes](../docs/annexes/README.md).",
+            "The requirements are those of [the annexes](../spec/README.md).",
             "",
             "| Script | SHA-1 | Purpose |",
             "| --- | --- | --- |",
@@ -70,14 +70,14 @@ def page(root: Path, document: Document) -> str:
 
 
 def undescribed(root: Path, document: Document) -> Iterator[tuple[str, str]]:
-    """Yield the scripts that a table of SPEC.md leaves out, and the section of the table."""
+    """Yield the scripts that a table leaves out, and the section of the table."""
     for cells, section in ((_CONTRACT, "18"), (_CONDITION, "19")):
         known = _rows(document, cells)
         yield from ((name, section) for name in _names(root) if name not in known)
 
 
 def _names(root: Path) -> list[str]:
-    """Return the names of the scripts that SPEC.md describes."""
+    """Return the names of the scripts that the specification describes."""
     of_annexes = _of_annexes(root)
     names = (path.stem for path in (root / "lua").glob("*.lua"))
     return sorted(name for name in names if name not in of_annexes)

@@ -53,7 +53,7 @@ def page(
         "",
         "Made by `jobwire spec trace --write`.",
         "",
-        "This page lists the files that cite each requirement of [SPEC.md](../SPEC.md)",
+        "This page lists the files that cite each requirement of [the specification](../SPEC.md)",
         f"{document.version}; `jobwire spec <id>` lists the functions and tests. Not every",
         "requirement needs a schema, a script or a fixture, so an empty cell there is not a gap.",
         "The column Sidekiq shows the evidence: a test with real Sidekiq, or a recording of it, or",

@@ -23,7 +23,7 @@ STORE = ROOT / "conformance" / "reports"
 BUILT = ROOT / "build" / "conformance"  # full reports, which are not committed
 PAGES = ROOT / "docs" / "conformance"
 DRIVERS = ROOT / "conformance" / "drivers"
-SPECIFICATION = ROOT / "SPEC.md"
+SPECIFICATION = ROOT / "spec" / "lookup.md"
 _APPENDIX = re.compile(r"(## Appendix A[^|]*\|[^\n]*\n\| --- \| --- \|\n)(?:\|[^\n]*\n)*")
 
 
@@ -42,7 +42,7 @@ def built_pages() -> Mapping[str, bytes]:
 
 
 def specification() -> bytes:
-    """Return SPEC.md with appendix A made from the stored results of Sidekiq."""
+    """Return the file with appendix A, made from the stored results of Sidekiq."""
     text = SPECIFICATION.read_text("utf-8")
     head, rows, rest = _APPENDIX.split(text, maxsplit=1)
     return "".join([head, rows, *_appendix(), rest]).encode()
@@ -66,7 +66,7 @@ def _appendix() -> Iterator[str]:
 
 def _reasons() -> Mapping[str, str]:
     """Map names of implementations to links to their declared deviations."""
-    links = {"sidekiq": "[appendix A](../../SPEC.md#appendix-a-what-sidekiq-does-not-meet)"}
+    links = {"sidekiq": "[appendix A](../../spec/lookup.md#appendix-a-what-sidekiq-does-not-meet)"}
     for path in sorted(DRIVERS.glob("*/jobwire.deviations.toml")):
         settings = tomllib.loads((path.parent / "conformance.toml").read_text("utf-8"))
         link = f"../../{path.relative_to(ROOT)}"

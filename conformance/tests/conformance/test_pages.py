@@ -31,7 +31,7 @@ def test_appendix_a_has_only_robust_requirements_and_leaves_the_rest_of_the_text
     assert len(table) > 20
     assert {data.requirements()[id_].level for id_ in table} == {"robust"}
     assert re.findall("^## .*", text, re.MULTILINE) == re.findall("^## .*", kept, re.MULTILINE)
-    assert "## Appendix D" in text
+    assert "## Appendix C" in text
 
 
 def test_the_pages_in_build_have_every_requirement() -> None:

@@ -18,7 +18,7 @@ from tests.wheels import ROOT, built, check_index_page, project, tree
 
 pytestmark = pytest.mark.process
 
-SHARED = ["SPEC.md", "schema", "lua", "fixtures"]
+SHARED = ["SPEC.md", "spec", "schema", "lua", "fixtures"]
 OWN = ["cases", "mutants", "drivers", "sets"]
 
 

@@ -6,10 +6,11 @@ import re
 
 import pytest
 
+from jobwire_conformance.spec.document import parts
 from tests.model import page, plan
 
 PAGE = page.PAGE.read_text(encoding="utf-8")
-SPEC = (plan.LUA.parent / "SPEC.md").read_text(encoding="utf-8")
+SPEC = "\n".join(parts(plan.LUA.parent).values())
 MAKE = "run .ci/release-check model --write"
 
 

@@ -15,13 +15,14 @@ import pytest
 import redis
 
 from harness.servers import Server
+from jobwire_conformance.spec.document import parts
 from tests.spec.sample import PAYLOAD
 from tests.workers import environment, jobwire
 
 pytestmark = pytest.mark.process
 
 ROOT = Path(__file__).resolve().parents[3]
-SPEC = (ROOT / "SPEC.md").read_text("utf-8")
+SPEC = "\n".join(parts(ROOT).values())
 
 
 def test_the_whole_text_goes_through_a_pipe_unchanged() -> None:
@@ -130,6 +131,7 @@ def in_order(tmp_path_factory: pytest.TempPathFactory) -> Path:
             ROOT / name, root / name, ignore=shutil.ignore_patterns("__pycache__", "*.pyc")
         )
     shutil.copy(ROOT / "SPEC.md", root)
+    shutil.copytree(ROOT / "spec", root / "spec")
     ended = jobwire("spec", "extract", "--write", cwd=root)
     assert ended.returncode == 0, ended.stderr
     return root
@@ -162,7 +164,7 @@ def test_check_finds_nothing_in_this_checkout(checkout: Path) -> None:
     ("name", "old", "new", "line"),
     [
         ("SPEC.md", "Why: workers take from the tail", "Workers take from the tail", "(why)"),
-        ("SPEC.md", "**[REL-7]**", "**[REL-8]**", "REL-8 is already on line "),
+        ("spec/reliable.md", "**[REL-7]**", "**[REL-8]**", "REL-8 is already at "),
         ("SPEC.md", "> **[PUSH-1]** ·", "> **[PUSH-1]**", "not the first line of a block"),
         ("lua/fetch.lua", "[REL-1]", "[REL-91]", "lua/fetch.lua: there is no requirement REL-91"),
         (
@@ -195,12 +197,12 @@ def test_out_of_date_files_are_repaired_as_the_check_says(checkout: Path) -> Non
 
 def test_changes_between_two_texts(checkout: Path, tmp_path: Path) -> None:
     edit(checkout / "SPEC.md", "at the head (left", "at the front (left")
-    ended = jobwire("spec", "changes", str(ROOT / "SPEC.md"), str(checkout / "SPEC.md"))
+    ended = jobwire("spec", "changes", str(ROOT), str(checkout))
     assert ended.stdout.endswith("| --- | --- | --- |\n| PUSH-1 | changed | text |\n")
     (tmp_path / "block.md").write_text("> no block\n", "utf-8")
-    ended = jobwire("spec", "changes", str(ROOT / "SPEC.md"), str(tmp_path / "block.md"))
+    ended = jobwire("spec", "changes", str(ROOT), str(tmp_path / "block.md"))
     assert ended.returncode == 2
-    assert "is not a specification: SPEC.md:1: not the first line of a block" in ended.stderr
+    assert "is not a specification: block.md:1: not the first line of a block" in ended.stderr
 
 
 def test_outside_of_a_checkout_is_one_line(tmp_path: Path) -> None:

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from jobwire_conformance.spec import annexes, history, lints, record, registry
-from jobwire_conformance.spec.document import Malformed, read
+from jobwire_conformance.spec.document import Malformed, read, read_checkout
 from tests.schemas import problems
 from tools import version
 
 ROOT = Path(__file__).resolve().parents[3]
-SPEC = read((ROOT / "SPEC.md").read_text("utf-8"))
-TEMPLATE = (ROOT / "docs" / "annexes" / "template.md").read_text("utf-8")
+SPEC = read_checkout(ROOT)
+TEMPLATE = (ROOT / "spec" / "template.md").read_text("utf-8")
 STABLE = TEMPLATE.replace("**experimental**", "**stable**")
 TWO = "| one | 1.0 | [report](a) |\n| two | 2.0 | [report](b) |\n"
 
@@ -70,7 +70,7 @@ def test_a_stable_annex_has_two_implementations(checkout: Path) -> None:
         ("[X-NAME-1]", "[KEY-1]", "KEY-1 is not in the area of this annex"),
         ("[X-NAME-1]", "[X-NAME-2]", "X-NAME-2 exists, X-NAME-1 does not (gap)"),
         ("> **[X-NAME-1]** ·", "> **[X-NAME-1]**", "not the first line of a block"),
-        ("| client/name |", "| client/core |", "client/core is a profile of SPEC.md"),
+        ("| client/name |", "| client/core |", "client/core is a profile of the specification"),
         ("| client/core | the", "| client/more | the", "requires client/more, which is not"),
         ("**MUST** do one", "**MUST** do **MUST** one", "has MUST, MUST (keyword)"),
         ("Why: the reason.", "The reason.", "no paragraph 'Why: …' follows"),
@@ -82,18 +82,18 @@ def test_a_fault_in_an_annex_is_found(checkout: Path, old: str, new: str, words:
     assert old in TEMPLATE
     found = plant(checkout, TEMPLATE.replace(old, new))
     assert any(words in fault for fault in found), found
-    assert all(fault.startswith("docs/annexes/cron.md") for fault in found)
+    assert all(fault.startswith("spec/cron.md") for fault in found)
 
 
 def test_an_area_belongs_to_one_annex(checkout: Path) -> None:
     plant(checkout, TEMPLATE)
     (fault,) = plant(checkout, TEMPLATE, "unique")
-    assert "X-NAME is the area of docs/annexes/cron.md" in fault
+    assert "X-NAME is the area of spec/cron.md" in fault
 
 
 def test_a_file_that_is_not_an_annex_is_refused(checkout: Path) -> None:
     plant(checkout, "# Notes\n")
-    with pytest.raises(Malformed, match=r"^docs/annexes/cron\.md:1: "):
+    with pytest.raises(Malformed, match=r"^spec/cron\.md:1: "):
         annexes.read_all(checkout)
 
 

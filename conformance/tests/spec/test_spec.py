@@ -9,10 +9,10 @@ import pytest
 
 from jobwire_conformance.spec import document
 from jobwire_conformance.spec.citations import cited, named
-from jobwire_conformance.spec.document import CITATION, Malformed, keywords_of, read
+from jobwire_conformance.spec.document import CITATION, Malformed, keywords_of, read, read_checkout
 
 ROOT = Path(__file__).resolve().parents[3]
-SPEC = read((ROOT / "SPEC.md").read_text(encoding="utf-8"))
+SPEC = read_checkout(ROOT)
 
 
 def test_the_text_is_not_empty() -> None:

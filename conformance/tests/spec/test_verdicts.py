@@ -14,7 +14,7 @@ from jobwire.protocol.payload import decode
 from jobwire_conformance.judge import objects, payloads
 from jobwire_conformance.judge.payloads import View
 from jobwire_conformance.spec import annexes, fixture_files, verdicts
-from jobwire_conformance.spec.document import read
+from jobwire_conformance.spec.document import read_checkout
 from tests.rows import over
 from tests.schemas import ROOT
 from tests.spec.sample import PAYLOAD, edited
@@ -185,9 +185,7 @@ def test_a_rule_binds_only_its_generations() -> None:
 
 
 def test_every_rule_exists() -> None:
-    known = read((ROOT / "SPEC.md").read_text("utf-8")).by_id | annexes.by_id(
-        annexes.read_all(ROOT)
-    )
+    known = read_checkout(ROOT).by_id | annexes.by_id(annexes.read_all(ROOT))
     generations = ("6.4", "7.3", "8.1")
     for view in itertools.starmap(
         View, itertools.product(payloads.ROLES, (None, *payloads.PLACES), generations)

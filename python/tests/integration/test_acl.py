@@ -23,7 +23,8 @@ from jobwire.protocol.keys import Keys
 from jobwire.worker.background.poller import Poller
 from tests.workers import brisk, running
 
-SPEC = (Path(__file__).resolve().parents[3] / "SPEC.md").read_text("utf-8")
+ROOT = Path(__file__).resolve().parents[3]
+SPEC = (ROOT / "spec" / "robust.md").read_text("utf-8")
 ROW = re.compile(r"^> \| ([a-z, ]+) \| `(resetchannels [^`]+)` \|$", re.MULTILINE)
 ROLES: Mapping[str, str] = {role: rules.replace("\\|", "|") for role, rules in ROW.findall(SPEC)}
 # Commands that a server may forbid [ENV-9], and those of a login, which no rule can forbid.

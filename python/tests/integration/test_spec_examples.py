@@ -1,4 +1,4 @@
-"""Every example of SPEC.md: commands run on a real server, payloads checked against the schema."""
+"""Every example of the specification: commands run on a server, payloads fit the schema."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from harness.servers import Server
-from jobwire_conformance.spec.document import Fence, read
+from jobwire_conformance.spec.document import Fence, read_checkout
 
 ROOT = Path(__file__).resolve().parents[3]
-EXAMPLES = read((ROOT / "SPEC.md").read_text("utf-8")).fences
+DOCUMENT = read_checkout(ROOT)
+EXAMPLES = DOCUMENT.fences
 FENCES = [fence for fence in EXAMPLES if fence.language == "redis-cli"]
 PAYLOADS = [fence for fence in EXAMPLES if fence.language == "json"]
 REPLY = "# =>"
@@ -61,7 +62,7 @@ def test_there_are_examples_with_replies() -> None:
     assert all(replies for fence in FENCES for _, replies in session(fence))
 
 
-@pytest.mark.parametrize("fence", FENCES, ids=lambda fence: f"SPEC.md:{fence.line}")
+@pytest.mark.parametrize("fence", FENCES, ids=lambda fence: DOCUMENT.place(fence.line))
 def test_the_server_replies_as_the_specification_says(fence: Fence, server: Server) -> None:
     client = server.client(protocol=2)
     for script in sorted((ROOT / "lua").glob("*.lua")):

@@ -41,6 +41,7 @@ def record(directory: Path, *arguments: str, timeout: float) -> None:
     """Record into a copy of the fixtures."""
     shutil.copytree(FIXTURES, directory / "fixtures")
     shutil.copy(REPOSITORY / "SPEC.md", directory)
+    shutil.copytree(REPOSITORY / "spec", directory / "spec")
     subprocess.run(
         [sys.executable, directory / "fixtures" / "capture" / "record.py", *arguments],
         env={**os.environ, "PYTHONPATH": str(REPOSITORY / "python")},

@@ -32,7 +32,7 @@ CLIENTS = DOCS / "how-to" / "clients"
 PAGES = [ROOT / name for name in tracked()]
 
 DEFINITION = re.compile(r"^> \*\*\[((?:X-)?[A-Z]+-\d+)\]\*\*", re.MULTILINE)
-SPECIFIED = [ROOT / "SPEC.md", *sorted((DOCS / "annexes").glob("*.md"))]
+SPECIFIED = [ROOT / "SPEC.md", *sorted((ROOT / "spec").glob("*.md"))]
 IDS = frozenset(
     identifier
     for path in SPECIFIED
@@ -188,7 +188,7 @@ def test_every_trap_is_answered() -> None:
 
 
 def test_section_26_of_the_specification_repeats_the_frequent_traps() -> None:
-    section = read(ROOT / "SPEC.md").partition("\n## 26 ")[2].partition("\n## ")[0]
+    section = read(ROOT / "spec" / "lookup.md").partition("\n## 26 ")[2].partition("\n## ")[0]
     frequent = [row[1:3] for row in trap_rows() if row[0].startswith("**")]
     assert [row[:2] for row in rows(section, 3)] == frequent
     assert frequent
@@ -248,8 +248,10 @@ def test_a_broken_link_is_found(link: str) -> None:
 # Blocks that a reader types in are typed in by tests/acceptance/test_docs_pages.py.
 ELSEWHERE = {
     ("SPEC.md", "redis-cli"): "integration/test_spec_examples.py",
-    ("SPEC.md", "json"): "integration/test_spec_examples.py",
-    ("SPEC.md", "abnf"): "integration/test_spec_examples.py",
+    ("spec/examples.md", "redis-cli"): "integration/test_spec_examples.py",
+    ("spec/examples.md", "json"): "integration/test_spec_examples.py",
+    ("spec/lookup.md", "abnf"): "integration/test_spec_examples.py",
+    ("spec/reliable.md", "mermaid"): "a drawing",
     ("SPEC.md", "mermaid"): "a drawing",
     ("SPEC.md", "text"): "the shape of a requirement",
     ("docs/how-to/implementing.md", "redis-cli"): "acceptance/test_implementing.py",

@@ -83,7 +83,7 @@ def test_index_is_what_its_script_makes(tmp_path: Path) -> None:
     copy = tmp_path / "fixtures"
     shutil.copytree(FIXTURES, copy)
     shutil.copy(REPOSITORY / "SPEC.md", tmp_path)
-    shutil.copytree(REPOSITORY / "docs" / "annexes", tmp_path / "docs" / "annexes")
+    shutil.copytree(REPOSITORY / "spec", tmp_path / "spec")
     subprocess.run([sys.executable, copy / "capture" / "index.py"], check=True)
     assert json.loads((copy / "index.json").read_text("utf-8")) == INDEX
 

@@ -12,7 +12,7 @@ from jobwire.connection.scripts import script
 SCRIPTS = {
     path.stem: path.read_text("utf-8") for path in sorted(resources.path("lua").glob("*.lua"))
 }
-SPEC = resources.path("SPEC.md").read_text("utf-8")
+SPEC = resources.path("spec/reliable.md").read_text("utf-8")
 
 # A name in prose, as in "1 is KEYS[3]", is not a declaration.
 DECLARED = re.compile(r"(?:^|  )(KEYS|ARGV)\[(\d+)(\.\.)?\]  ", re.MULTILINE)

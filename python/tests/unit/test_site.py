@@ -9,11 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from jobwire_conformance.spec import document
 from tools import one_file, protocol_pages, site
 from tools.markdown import ROOT, without_code
 from tools.protocol_facts import Facts
 
-KNOWN = ("KEY-1", "KEY-2", "KEY-3", "KEY-4", "PUSH-2")
+SPECIFICATION = "specification/index.md"
+HOMES = dict.fromkeys(("KEY-1", "KEY-2", "KEY-3", "KEY-4", "PUSH-2"), SPECIFICATION)
 PLACES = {"README.md": "index.md", "docs/a/b.md": "a/b.md", "lua/README.md": "lua.md"}
 
 
@@ -44,14 +46,17 @@ def test_names_of_references_are_not_links() -> None:
 
 def test_ids_of_requirements_lead_to_their_pages() -> None:
     text = "# KEY-1\n\nsee [KEY-1] or KEY-2, not `KEY-3`, [KEY-4](x.md) and UTF-8\n"
-    assert site.cited(text, "a/b.md", KNOWN, "1.0") == (
+    assert site.cited(text, "a/b.md", HOMES, "1.0") == (
         "# KEY-1\n\nsee [\\[KEY-1\\]](../1.0/KEY-1.md) or "
         "[KEY-2](../1.0/KEY-2.md), not `KEY-3`, [KEY-4](x.md) and UTF-8\n"
     )
     text = "> **[KEY-1]** · all\n> it, see PUSH-2\n"
-    assert site.cited(text, protocol_pages.SPECIFICATION, KNOWN, "1.0") == (
-        "> **[\\[KEY-1\\]](../1.0/KEY-1.md){ #key-1 }** · all\n> it, see [PUSH-2](#push-2)\n"
-    )
+    head = "> **[\\[KEY-1\\]](../1.0/KEY-1.md){ #key-1 }** · all\n"
+    for home, link in ((SPECIFICATION, "#push-2"), ("specification/robust.md", "robust.md#push-2")):
+        homes = HOMES | {"PUSH-2": home}
+        assert site.cited(text, SPECIFICATION, homes, "1.0") == (
+            f"{head}> it, see [PUSH-2]({link})\n"
+        )
 
 
 def test_every_command_and_every_public_name_is_on_the_site() -> None:
@@ -73,7 +78,7 @@ def test_every_page_of_the_navigation_exists_and_every_page_of_docs_is_in_it() -
     ]
     named = set(re.findall(r"'([\w/.-]+\.md)'", str(settings["project"]["nav"])))
     places = set(site.staged_places().values())
-    made = {f"1.0/{name}.md" for name in ("index", "matrix")}
+    made = {f"1.0/{name}.md" for name in ("index", "matrix", "claims/index")}
     assert named - places == made
     assert {
         place
@@ -84,7 +89,8 @@ def test_every_page_of_the_navigation_exists_and_every_page_of_docs_is_in_it() -
 
 def test_every_diagram_is_drawn() -> None:
     shown: dict[str, str] = {}
-    text = site.drawn((ROOT / "SPEC.md").read_text("utf-8"), protocol_pages.SPECIFICATION, shown)
+    text = "\n".join(document.parts(ROOT).values())
+    text = site.drawn(text, SPECIFICATION, shown)
     assert "```mermaid" not in text
     drawings = {f"docs/diagrams/{path.name}" for path in (ROOT / "docs" / "diagrams").iterdir()}
     assert set(shown) == drawings
@@ -205,7 +211,7 @@ def test_the_one_file_needs_no_other(tmp_path: Path) -> None:
         '<a id="key-1" href="../1.0/KEY-1/">[KEY-1]</a> <a href="#a">here</a>'
         '<a href="../faq/">faq</a><img alt="" src="a.svg"></article>'
     )
-    text = one_file.standalone(page, "T & U")
+    text = one_file.standalone([page], "T & U")
     assert '<span id="key-1">[KEY-1]</span> <a href="#a">here</a>faq<img' in text
     assert "<title>T &amp; U</title>" in text
     assert 'src="data:image/svg+xml;base64,' in text

@@ -1,0 +1,191 @@
+"""The sheet of a claim: its rules alone, with the terms, tables and examples that they use."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import takewhile
+from pathlib import Path
+
+from jobwire_conformance import data
+from jobwire_conformance.spec import annexes, record
+from jobwire_conformance.spec.document import Document, Profile, Requirement, read_checkout
+
+__all__ = ["PAGE", "Sheet", "Sheets", "counts", "outdated", "updated"]
+
+PAGE = "SPEC.md"
+WORDS_OF_PAGE = 450
+
+_TERMS = "| Term | Meaning |"
+_TYPES = "| Type | On the wire | Reading what others wrote |"
+_NUMBERED = re.compile(r"\b(?:[Tt]able|[Ll]ist) (\d+-\d+)")
+_COUNTED = (
+    *("client/core", "client/bulk", "client/scheduled", "worker/core", "worker/retry"),
+    *("worker/monitoring", "worker/signals", "worker/reliable", "scheduler/core"),
+)
+_HEAD = "| Claim, for 8.1 | Rules | Of these robust | Pages |\n| --- | --- | --- | --- |\n"
+_TABLE = re.compile(re.escape(_HEAD) + r"(?:\|.*\n)*")
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """All that one claim asks for.
+
+    Attributes:
+        claims: The claim with those that it requires.
+        rules: The requirements in reading order; those of annexes come last.
+        sections: The heading above each rule.
+    """
+
+    claim: str
+    generation: str
+    claims: tuple[str, ...]
+    rules: tuple[Requirement, ...]
+    sections: Mapping[str, str]
+    document: Document
+    checks: Mapping[str, Sequence[str]]
+
+    def markdown(self, *, examples: bool = False) -> str:
+        """Return the sheet as Markdown, with the examples of its rules if asked for."""
+        return "\n".join(self._lines(examples=examples)) + "\n"
+
+    def _lines(self, *, examples: bool) -> Iterator[str]:
+        robust = sum(rule.level == "robust" for rule in self.rules)
+        yield f"# {self.claim}, generation {self.generation}"
+        yield ""
+        levels = f"{robust} of them robust" if robust else "all of them interop"
+        version = self.document.version
+        yield f"The {len(self.rules)} rules of this claim in jobwire {version}, {levels}."
+        if len(self.claims) > 1:
+            yield f"It includes {', '.join(each for each in self.claims if each != self.claim)}."
+        section = None
+        for number, rule in enumerate(self.rules, 1):
+            if self.sections[rule.id] != section:
+                section = self.sections[rule.id]
+                yield from ("", f"## {section}")
+            yield from ("", f"**{number}. [{rule.id}]** · {rule.level} · test: {rule.test}", "")
+            yield from rule.text.splitlines()
+            if rule.why:
+                yield from ("", f"Why: {rule.why}")
+            if checked := self.checks.get(rule.id):
+                yield from ("", f"Cases: {', '.join(checked)}")
+            for fence in self.document.examples(rule.id) if examples else ():
+                yield from ("", f"```{fence.language}", fence.text, "```")
+        yield from self._tables()
+        yield from ("", "## Types", "", *_table(self.document, _TYPES))
+        yield from ("", "## Terms", "", *self._terms())
+
+    def _tables(self) -> Iterator[str]:
+        """Yield the numbered tables and lists that the rules refer to."""
+        lines = [line for _, line in self.document.outside]
+        named = {number for rule in self.rules for number in _NUMBERED.findall(rule.text)}
+        for place, line in enumerate(lines):
+            caption = re.match(r"(?:Table|List) (\d+-\d+): ", line)
+            if caption and caption[1] in named:
+                start = next(n for n in range(place + 1, len(lines)) if not lines[n].strip())
+                yield from ("", f"## {' '.join(lines[place:start])}", "")
+                yield from takewhile(str.strip, lines[start + 1 :])
+
+    def _terms(self) -> Iterator[str]:
+        head, rule, *rows = _table(self.document, _TERMS)
+        text = " ".join(each.text for each in self.rules).lower()
+        yield from (head, rule)
+        for row in rows:
+            words = row.strip("| ").partition(" | ")[0].split(", ")
+            if any(re.search(rf"\b{re.escape(word)}", text) for word in words):
+                yield row
+
+
+class Sheets:
+    """The sheets of the claims of one specification.
+
+    Args:
+        root: Its directory.
+        checks: Id to the cases of the conformance suite that check it.
+    """
+
+    def __init__(self, root: Path, checks: Mapping[str, Sequence[str]] | None = None) -> None:
+        self._document = read_checkout(root)
+        self._checks = checks or {}
+        annexed = annexes.read_all(root)
+        self._known = data.requirements_of(record.build(self._document, None, annexed))
+        self._profiles = dict(self._document.profiles)
+        self._headings: dict[str, str] = {}
+        sections = {each.number: each for each in self._document.sections}
+        # A robust rule stands with the interop rules of its section.
+        self._rules = sorted(self._document.requirements, key=lambda each: _order(each.section))
+        for rule in self._rules:
+            section = sections[rule.section.lstrip("R").partition(".")[0]]
+            self._headings[rule.id] = f"{section.number} {section.title}"
+        for annex in annexed:
+            self._profiles |= annex.document.profiles
+            self._rules += annex.document.requirements
+            self._headings |= {rule.id: annex.title for rule in annex.document.requirements}
+
+    def of(self, claim: str, generation: str) -> Sheet:
+        """Return the sheet of a claim of `data.CLAIMS` for a generation."""
+        claims = _complete(claim, self._profiles)
+        chosen = tuple(
+            rule
+            for rule in self._rules
+            if rule.id in self._known
+            and rule.retired is None
+            and generation in rule.generations
+            and not set(claims).isdisjoint(self._known[rule.id].claims)
+        )
+        return Sheet(
+            claim, generation, claims, chosen, self._headings, self._document, self._checks
+        )
+
+
+def counts(sheet: Sheet) -> tuple[int, int, int]:
+    """Return the number of rules, of robust ones, and of pages without examples."""
+    words = len(re.findall(r"\w+", sheet.markdown()))
+    robust = sum(rule.level == "robust" for rule in sheet.rules)
+    return len(sheet.rules), robust, -(-words // WORDS_OF_PAGE)
+
+
+def updated(root: Path) -> str:
+    """Return SPEC.md of a checkout with the table of claims."""
+    text = (root / PAGE).read_text("utf-8")
+    if _HEAD not in text:
+        return text
+    sheets = Sheets(root)
+    rows = []
+    for claim in _COUNTED:
+        rules, robust, pages = counts(sheets.of(claim, data.DEFAULT_GENERATION))
+        rows.append(f"| {claim} | {rules} | {robust} | {pages} |\n")
+    return _TABLE.sub(lambda _: _HEAD + "".join(rows), text, count=1)
+
+
+def outdated(root: Path) -> bool:
+    """Return whether the table of claims in a checkout is out of date."""
+    return updated(root) != (root / PAGE).read_text("utf-8")
+
+
+def _complete(claim: str, profiles: Mapping[str, Profile]) -> tuple[str, ...]:
+    """Return a claim with all that it requires, in the order of `data.CLAIMS`."""
+    found: set[str] = set()
+    open_claims = {claim}
+    while open_claims:
+        name = open_claims.pop()
+        found.add(name)
+        profile, suffix = name.removesuffix(data.ROBUST), name.endswith(data.ROBUST)
+        required = profiles[profile].requires
+        if suffix:
+            required = (
+                profile,
+                *(f"{each.removesuffix(data.ROBUST)}{data.ROBUST}" for each in required),
+            )
+        open_claims |= {*required} - found
+    return tuple(each for each in data.CLAIMS if each in found)
+
+
+def _order(section: str) -> tuple[float, bool]:
+    return float(section.lstrip("R").partition(".")[0] or 0), section.startswith("R")
+
+
+def _table(document: Document, head: str) -> list[str]:
+    lines = [line for _, line in document.outside]
+    return list(takewhile(lambda line: line.startswith("|"), lines[lines.index(head) :]))
