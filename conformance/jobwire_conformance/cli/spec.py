@@ -103,7 +103,7 @@ def _show(ctx: click.Context, ids: tuple[str, ...], as_json: bool) -> None:
     show_default=True,
     help="Generation of the protocol, by the release of Sidekiq.",
 )
-@click.option("--examples", is_flag=True, help="Print the examples of each rule, too.")
+@click.option("--examples", is_flag=True, help="Also print the examples of each rule.")
 @_json_option
 def claim(name: str | None, generation: str, examples: bool, as_json: bool) -> None:
     """Print the sheet of a claim, such as `client/core` or `worker/core+robust`.

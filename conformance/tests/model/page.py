@@ -18,12 +18,12 @@ INTRODUCTION = """\
 
 Made by `.ci/release-check model --write`, not by hand. Digest of the model: `{digest}`.
 
-[lua/model](../../lua/model/reliable.pml) describes [the reliable
-profile](../../spec/reliable.md) in Promela: queue, private hash, lease, owners, outcomes, recovery, audit, promotion, the end of a
+[lua/model](../../lua/model/reliable.pml) describes [the reliable profile](../../spec/reliable.md)
+in Promela: queue, private hash, lease, owners, outcomes, recovery, audit, promotion, the end of a
 process, and the faults that can strike them. [Spin](https://spinroot.com) visits every state that
-any order of these steps can reach, within small bounds, and checks the properties below in each.
-A test runs some histories; a model checker runs all of them. The [fault
-runs](guarantees.md) test the real program in return, because a model is not the program.
+any order of these steps can reach, within small bounds, and checks the properties below in each. A
+test runs some histories; a model checker runs all of them. The [fault runs](guarantees.md) test the
+real program in return, because a model is not the program.
 
 `.ci/release-check model` needs spin and gcc (`apt-get install spin gcc libc6-dev`) and minutes.
 

@@ -1,4 +1,4 @@
-"""The sheet of a claim has all its rules, and what they refer to."""
+"""The sheet of a claim: its rules, with the tables and terms that these use."""
 
 from __future__ import annotations
 
