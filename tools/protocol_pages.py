@@ -15,9 +15,9 @@ from jobwire_conformance import data
 from jobwire_conformance.reports.lossmap import WINDOWS
 from jobwire_conformance.reports.matrix import SYMBOLS
 from jobwire_conformance.spec import sheet
-from jobwire_conformance.spec.document import Requirement, Section
+from jobwire_conformance.spec.document import CITATION, Requirement, Section
 from tools.markdown import ROOT
-from tools.protocol_facts import Facts, Verdict
+from tools.protocol_facts import Facts, Verdict, part_place
 
 LOSS_MAPS = "conformance/loss-maps.md"
 CLAIMS = "conformance/matrix.md"
@@ -44,6 +44,7 @@ def pages(facts: Facts, files: dict[str, str], *, with_pdf: bool) -> Iterator[tu
     yield f"{release}/index.md", index_page(facts, with_pdf=with_pdf)
     yield f"{release}/matrix.md", matrix_page(facts)
     yield from claim_pages(facts)
+    yield f"{release}/data-model.md", data_model_page(facts)
     neighbours = [None, *facts.requirements, None]
     for number, requirement in enumerate(facts.requirements):
         around = neighbours[number], neighbours[number + 2]
@@ -100,6 +101,58 @@ def _claim_name(claim: str) -> str:
 
 def _sheet_page(made: sheet.Sheet) -> str:
     return made.markdown(examples=True).replace("```redis-cli", "```text")
+
+
+# -- the data model, for readers who need no specification
+
+_MODEL_CLAIMS = (
+    *("client/core", "client/scheduled", "worker/core", "worker/retry", "worker/monitoring"),
+    *("worker/signals", "scheduler/core"),
+)
+_OURS = re.compile(r"jobwire:|`jw_|LW-\d")
+_MODEL_HEAD = """# Job format and Redis data model
+
+How Sidekiq and compatible programs keep jobs in Redis: keys, fields, and the steps from a push to
+the end of a job. Every statement was observed on Sidekiq 6.4.1, 7.3.2 and 8.1.7; where releases
+differ, it names those that it is about. The page is made from [the specification](../{goal}), which
+also has what a program should do beyond this.
+"""
+
+
+def data_model_page(facts: Facts) -> str:
+    """Return the data model without the extensions of jobwire, as statements by subject."""
+    rules: dict[str, Requirement] = {}
+    sheets = sheet.Sheets(ROOT)
+    for claim in _MODEL_CLAIMS:
+        for generation in data.GENERATIONS:
+            made = sheets.of(claim, generation)
+            rules |= {rule.id: rule for rule in made.rules if rule.level == "interop"}
+    lines = [_MODEL_HEAD.format(goal=part_place("SPEC.md"))]
+    section = ""
+    for rule in facts.requirements:
+        if rule.id not in rules or _OURS.search(rule.text.partition("\n\n")[0]):
+            continue
+        title = facts.section(rule).title
+        if title != section:
+            section = title
+            lines += ["", f"## {section}", ""]
+        lines += _statement(rule)
+    lines += sheet.numbered(facts.document, rules.values())
+    return "\n".join(lines) + "\n"
+
+
+def _statement(rule: Requirement) -> Iterator[str]:
+    """Yield a rule without keyword and ids, with the releases that it is about."""
+    text = re.sub(r"\*\*([A-Z ]+)\*\*", lambda match: match[1].lower(), rule.text)
+    text = re.sub(rf" ?\((?:but )?(?:see )?{CITATION.pattern}[^()]*\)", "", text)
+    sentence, _, table = text.partition("\n\n")
+    releases = "" if len(rule.generations) == 3 else f" *({', '.join(rule.generations)})*"
+    yield f"- {' '.join(sentence.split())}{releases}"
+    if table:
+        rows = [row for row in table.splitlines() if not _OURS.search(row)]
+        if rows[0].endswith("| See |"):
+            rows = [f"{row.rpartition('|')[0].rpartition(' |')[0]} |" for row in rows]
+        yield from ("", *rows, "")
 
 
 # -- one requirement

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
@@ -12,7 +12,7 @@ from jobwire_conformance import data
 from jobwire_conformance.spec import annexes, record
 from jobwire_conformance.spec.document import Document, Profile, Requirement, read_checkout
 
-__all__ = ["PAGE", "Sheet", "Sheets", "counts", "outdated", "updated"]
+__all__ = ["PAGE", "Sheet", "Sheets", "counts", "numbered", "outdated", "updated"]
 
 PAGE = "SPEC.md"
 WORDS_OF_PAGE = 450
@@ -72,20 +72,9 @@ class Sheet:
                 yield from ("", f"Cases: {', '.join(checked)}")
             for fence in self.document.examples(rule.id) if examples else ():
                 yield from ("", f"```{fence.language}", fence.text, "```")
-        yield from self._tables()
+        yield from numbered(self.document, self.rules)
         yield from ("", "## Types", "", *_table(self.document, _TYPES))
         yield from ("", "## Terms", "", *self._terms())
-
-    def _tables(self) -> Iterator[str]:
-        """Yield the numbered tables and lists that the rules refer to."""
-        lines = [line for _, line in self.document.outside]
-        named = {number for rule in self.rules for number in _NUMBERED.findall(rule.text)}
-        for place, line in enumerate(lines):
-            caption = re.match(r"(?:Table|List) (\d+-\d+): ", line)
-            if caption and caption[1] in named:
-                start = next(n for n in range(place + 1, len(lines)) if not lines[n].strip())
-                yield from ("", f"## {' '.join(lines[place:start])}", "")
-                yield from takewhile(str.strip, lines[start + 1 :])
 
     def _terms(self) -> Iterator[str]:
         head, rule, *rows = _table(self.document, _TERMS)
@@ -137,6 +126,18 @@ class Sheets:
         return Sheet(
             claim, generation, claims, chosen, self._headings, self._document, self._checks
         )
+
+
+def numbered(document: Document, rules: Iterable[Requirement]) -> Iterator[str]:
+    """Yield the numbered tables and lists that rules refer to."""
+    lines = [line for _, line in document.outside]
+    named = {number for rule in rules for number in _NUMBERED.findall(rule.text)}
+    for place, line in enumerate(lines):
+        caption = re.match(r"(?:Table|List) (\d+-\d+): ", line)
+        if caption and caption[1] in named:
+            start = next(n for n in range(place + 1, len(lines)) if not lines[n].strip())
+            yield from ("", f"## {' '.join(lines[place:start])}", "")
+            yield from takewhile(str.strip, lines[start + 1 :])
 
 
 def counts(sheet: Sheet) -> tuple[int, int, int]:

@@ -78,7 +78,7 @@ def test_every_page_of_the_navigation_exists_and_every_page_of_docs_is_in_it() -
     ]
     named = set(re.findall(r"'([\w/.-]+\.md)'", str(settings["project"]["nav"])))
     places = set(site.staged_places().values())
-    made = {f"1.0/{name}.md" for name in ("index", "matrix", "claims/index")}
+    made = {f"1.0/{name}.md" for name in ("index", "matrix", "claims/index", "data-model")}
     assert named - places == made
     assert {
         place
@@ -176,6 +176,15 @@ def test_every_requirement_has_a_page_with_all_that_is_known(facts: Facts) -> No
     assert re.search(
         r"\*\*Deviations of Sidekiq:\*\* 6\.4\.1, 7\.3\.2, 8\.1\.7\.", pages["1.0/SIG-6.md"]
     )
+
+
+def test_the_data_model_is_that_of_sidekiq_alone(facts: Facts) -> None:
+    page = protocol_pages.data_model_page(facts)
+    assert "| `queue:<name>` | all | list |" in page
+    assert "- A retry must be `ZADD retry <now + delay> <payload>`." in page
+    assert "jobwire:" not in page
+    assert "jw_" not in page
+    assert "**MUST" not in page
 
 
 @pytest.mark.full
