@@ -129,10 +129,11 @@ class Facts:
         return [
             verdict
             for column in self.matrix.columns
-            if (verdict := self._verdict(column, requirement)) is not None
+            if (verdict := self.verdict(column, requirement)) is not None
         ]
 
-    def _verdict(self, column: Column, requirement: Requirement) -> Verdict | None:
+    def verdict(self, column: Column, requirement: Requirement) -> Verdict | None:
+        """Return the result of one implementation; None if it makes no claim with it."""
         if column.generation not in requirement.generations:
             return None
         claims = data.requirements()[requirement.id].claims

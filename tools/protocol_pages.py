@@ -12,8 +12,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
 
 from jobwire_conformance import data
+from jobwire_conformance.cases.portable import NotPortable, portable
 from jobwire_conformance.reports.lossmap import WINDOWS
-from jobwire_conformance.reports.matrix import SYMBOLS
+from jobwire_conformance.reports.matrix import SYMBOLS, Column
+from jobwire_conformance.run.run import every_case
 from jobwire_conformance.spec import sheet
 from jobwire_conformance.spec.document import CITATION, Requirement, Section
 from tools.markdown import ROOT
@@ -45,6 +47,9 @@ def pages(facts: Facts, files: dict[str, str], *, with_pdf: bool) -> Iterator[tu
     yield f"{release}/matrix.md", matrix_page(facts)
     yield from claim_pages(facts)
     yield f"{release}/data-model.md", data_model_page(facts)
+    for column in facts.matrix.columns:
+        if column.name in _AUTHORS:
+            yield f"{release}/authors/{column.name}.md", author_page(facts, column)
     neighbours = [None, *facts.requirements, None]
     for number, requirement in enumerate(facts.requirements):
         around = neighbours[number], neighbours[number + 2]
@@ -153,6 +158,73 @@ def _statement(rule: Requirement) -> Iterator[str]:
         if rows[0].endswith("| See |"):
             rows = [f"{row.rpartition('|')[0].rpartition(' |')[0]} |" for row in rows]
         yield from ("", *rows, "")
+
+
+# -- for the authors of other clients
+
+_AUTHORS = ("go-workers2", "node-sidekiq", "rusty-sidekiq")
+
+
+def author_page(facts: Facts, column: Column) -> str:
+    """Return what a client of others meets and misses, in words for its authors."""
+    held: list[str] = []
+    missed: dict[str, list[Requirement]] = {}
+    for requirement in facts.requirements:
+        verdict = facts.verdict(column, requirement)
+        if verdict is not None and verdict.status == "pass":
+            held.append(requirement.id)
+        elif verdict is not None and verdict.status in ("fail", "deviation"):
+            missed.setdefault(verdict.why, []).append(requirement)
+    claims = " ".join(column.results["claims"])
+    count = sum(map(len, missed.values()))
+    lines = [
+        f"# To the authors of {column.name}",
+        "",
+        f"{column.title} ({column.address}) was run on {column.results['started'][:10]} under a "
+        "suite that compares a program with the wire protocol of genuine Sidekiq. The claims: "
+        f"{claims.replace(' ', ', ')}.",
+        "",
+        f"**{len(held)} rules hold**: {', '.join(held)}.",
+        "",
+        f"**{count} rules do not hold**, for {len(missed)} reasons. The reasons with the most "
+        "rules come first.",
+        "",
+    ]
+    cases_of = _portable_cases(column.generation)
+    for why, rules in sorted(missed.items(), key=lambda each: -len(each[1])):
+        lines += [f"## {_reason(why[:1].upper() + why[1:])}", ""]
+        for rule in rules:
+            cases = [f"`{name}`" for name in cases_of.get(rule.id, ())]
+            shown = f" Case: {', '.join(cases)}." if cases else ""
+            lines.append(f"- {rule.id}: {inline(rule.text)}{shown}")
+        lines.append("")
+    lines += [
+        "## To try it",
+        "",
+        "Each case is a JSON file that your own tests can run with a connection to Redis:",
+        "",
+        "```sh",
+        "pip install 'jobwire[conformance]'",
+        f"jobwire conform export cases {claims} --generation {column.generation}",
+        "```",
+        "",
+        "[How to run them](../../how-to/portable-cases.md). If you find a rule wrong, [section "
+        f"27.3](../../{part_place('SPEC.md')}#273-disputes-and-errata) says how to dispute it.",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _portable_cases(generation: str) -> dict[str, list[str]]:
+    """Return id to the portable cases that check it."""
+    found: dict[str, list[str]] = {}
+    for case in every_case():
+        try:
+            steps = portable(case, generation)["steps"]
+        except NotPortable:
+            continue
+        for id_ in dict.fromkeys(step["check"] for step in steps if "check" in step):
+            found.setdefault(id_, []).append(case.name)
+    return found
 
 
 # -- one requirement

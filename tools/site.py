@@ -94,7 +94,7 @@ def stage(*, with_pdf: bool) -> None:
     for place, text in protocol_pages.pages(facts, shown, with_pdf=with_pdf):
         # A table in HTML cannot hold links in Markdown; its program has written its links.
         is_one = place.removesuffix(".md").rpartition("/")[2] in facts.document.by_id
-        is_one |= "/claims/" in place or place.endswith("/data-model.md")
+        is_one |= "/claims/" in place or "/authors/" in place or place.endswith("/data-model.md")
         text = cited(text, place, facts.homes, facts.release) if is_one else text
         write(PAGES_DIRECTORY / place, text)
     served = served_schemas()

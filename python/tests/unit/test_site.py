@@ -78,7 +78,9 @@ def test_every_page_of_the_navigation_exists_and_every_page_of_docs_is_in_it() -
     ]
     named = set(re.findall(r"'([\w/.-]+\.md)'", str(settings["project"]["nav"])))
     places = set(site.staged_places().values())
-    made = {f"1.0/{name}.md" for name in ("index", "matrix", "claims/index", "data-model")}
+    names = ("index", "matrix", "claims/index", "data-model")
+    clients = ("go-workers2", "node-sidekiq", "rusty-sidekiq")
+    made = {f"1.0/{name}.md" for name in (*names, *(f"authors/{name}" for name in clients))}
     assert named - places == made
     assert {
         place
