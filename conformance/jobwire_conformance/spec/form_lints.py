@@ -95,6 +95,22 @@ _REFERENCE = re.compile(
 # Sections about this document: they do not describe implementations.
 _ABOUT_TEXT = {"1", "2", "3", "26", "27"}
 
+# -- alone
+
+# The site and the data show a block on a page of its own, so it may point only at its own words.
+_BEFORE_THAT = "of|in|by|for|with|from|to|at|on|as|where|when|if|after|before"
+_NO_NOUN = "of|in|that|which|whose|from|as|is|are|was|do|stands?|order|moment|instant|many"
+_COUNT = "two|three|four|five|six|seven|eight|nine|ten"
+_POINTER = re.compile(
+    rf"(?:(?:^|\b(?:{_BEFORE_THAT}) )(?P<far>that|those)"
+    rf"|\b(?P<near>such(?: an?)?|this|these)|^The same|\bthe(?= (?:{_COUNT}) ))"
+    rf"(?: (?:{_COUNT}))? (?!(?:{_NO_NOUN})\b)(?P<noun>[a-z]\w+)",
+    re.IGNORECASE,
+)
+_PLACE = re.compile(
+    r"\b(?:lists?|tables?|steps?|examples?|blocks?|sections?) (?:above|below)\b", re.IGNORECASE
+)
+
 # -- caption
 
 _FIGURE = re.compile(r"Figure (?P<number>[0-9A-Z]+-\d+): ")
@@ -170,6 +186,28 @@ def _words_of_section_3(document: Document) -> Iterator[tuple[int, str]]:
             if re.search(rf"\b{re.escape(word)}\w*", text, re.IGNORECASE):
                 problem = f"section 3 does not use '{word}'; write {instead}"
                 yield requirement.line, f"{requirement.id}: {problem}"
+
+
+def _alone(document: Document) -> Iterator[tuple[int, str]]:
+    for requirement in _blocks(document):
+        sentence = _sentence(requirement)
+        pointers = [place[0] for place in _PLACE.finditer(sentence)]
+        pointers += [
+            pointer[0]
+            for pointer in _POINTER.finditer(sentence)
+            if not _is_named(pointer, sentence, requirement)
+        ]
+        for pointer in pointers:
+            problem = f"'{pointer}' points outside of the block; name the thing or an id"
+            yield requirement.line, f"{requirement.id}: {problem}"
+
+
+def _is_named(pointer: re.Match[str], sentence: str, requirement: Requirement) -> bool:
+    """True if the noun of a pointer stands before it, or is the block's own table or list."""
+    if pointer["noun"].lower().rstrip("s") in sentence[: pointer.start()].lower():
+        return True
+    has_items = any(_ITEM.match(line) for line in requirement.text.splitlines())
+    return has_items and pointer["near"] is not None
 
 
 def _first_cells(document: Document, head: str) -> Iterator[str]:
@@ -273,5 +311,6 @@ LINTS: dict[str, Callable[[Document], Iterator[tuple[int, str]]]] = {
     "term": _words_of_section_3,
     "cell": _cells,
     "profile": _profiles,
+    "alone": _alone,
     "caption": _captions,
 }
