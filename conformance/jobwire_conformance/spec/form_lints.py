@@ -63,6 +63,7 @@ _VOCABULARY = {
     "identity": r"identit(?:y|ies)",
     "iteration": r"iterations?",
     "lease": r"leases?",
+    "old sidekiq": r"old Sidekiqs?",
     "middleware": r"middleware",
     "orphan": r"orphan(?:s|ed)?",
     "outcome": r"outcomes?",
@@ -76,9 +77,12 @@ _VOCABULARY = {
     "put back": r"(?:puts?|putting) back",
     "quiet": r"quiet",
     "recover": r"recover(?:s|ed|y|ing)?",
+    "refusal": r"refusals?",
     "score": r"scores?",
+    "slice": r"slices?",
     "truthy": r"truthy",
     "unreadable": r"unreadable",
+    "usable queue name": r"usable queue names?",
     "yield": r"yield(?:s|ed|ing)?",
 }
 _TERMS = "| Term | Meaning |"
