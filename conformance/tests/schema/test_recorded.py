@@ -196,7 +196,7 @@ FAULTS: list[tuple[str, str, Any, str, str]] = [
     ("marks", "2025-02-14T08:04:00Z", 1, "MET-5", "$['2025-02-14T08:04:00Z']"),
     ("signals", "", ["TERM", "KILL"], "INSP-13", "$[1]"),
     ("signals", "", {"0": "TERM"}, "INSP-13", "$"),
-    ("private", "default", PAYLOAD, "REL-6", "$"),
+    ("private", "default", PAYLOAD, "REL-13", "$"),
     ("private", "17:default", {}, "REL-1", "$['17:default']"),
     ("cron", "klass", "", "X-CRON-33", "$.klass"),
     ("cron", "args", [], "X-CRON-30", "$.args"),
