@@ -224,7 +224,7 @@ def edit(
     defaults: Mapping[str, Any] | None = None,
     drop: Collection[str] = (),
 ) -> bytes:
-    """Return `text` with some fields changed and all other fields untouched. [PAY-7] [PAY-13] [PAY-33]
+    """Return `text` with some fields changed and all other fields untouched. [PAY-7] [PAY-13]
 
     A transition that changes no field keeps the text and needs no call of this. [PAY-27]
 
@@ -235,6 +235,7 @@ def edit(
     Args:
         text: A payload that `decode` accepted.
         changes: Field to new value. Fields that exist keep their places, new ones are appended.
+            [PAY-33]
         defaults: Fields to put first if they are missing.
         drop: Fields to remove.
     """
