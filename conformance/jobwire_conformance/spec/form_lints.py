@@ -179,15 +179,16 @@ def _words_of_section_3(document: Document) -> Iterator[tuple[int, str]]:
     forbidden = {
         word.strip(): instead
         for words, instead in _rows(document, _FORBIDDEN)
-        for word in words.split(",")
+        for word in words.replace("`", "").split(",")
     }
     for requirement in _blocks(document):
         text = _CODE.sub("x", requirement.text)
         for term, forms in _VOCABULARY.items():
             if not re.search(rf"\b{term}", terms) and re.search(rf"\b{forms}\b", text):
                 yield requirement.line, f"{requirement.id}: section 3 does not define '{term}'"
+        notes = _CODE.sub("x", f"{requirement.why}\n{requirement.seen or ''}")
         for word, instead in forbidden.items():
-            if re.search(rf"\b{re.escape(word)}\w*", text, re.IGNORECASE):
+            if re.search(rf"\b{re.escape(word)}\w*", f"{text}\n{notes}", re.IGNORECASE):
                 problem = f"section 3 does not use '{word}'; write {instead}"
                 yield requirement.line, f"{requirement.id}: {problem}"
 

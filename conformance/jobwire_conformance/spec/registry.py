@@ -79,11 +79,11 @@ def _entries(table: Table) -> Iterator[tuple[str, list[dict[str, Any]]]]:
     section = table.section.partition(".")[0]
     if section == "5" and first == "Key" and "Type" in table.columns:
         yield "keys", [entry for row in table.rows for entry in _keys(row)]
-    elif section == "5" and table.columns == ("Reserved", "Whose"):
+    elif section == "5" and table.columns == ("Reserved", "Owner"):
         yield "reserved_keys", [entry for row in table.rows for entry in _reserved(row, first)]
     elif section == "6" and first == "Field" and "Type" in table.columns:
         yield "fields", [entry for row in table.rows for entry in _fields(row)]
-    elif section == "6" and table.columns == ("Field", "Whose"):
+    elif section == "6" and table.columns == ("Field", "Owner"):
         yield "reserved_fields", [entry for row in table.rows for entry in _reserved(row, first)]
     elif section == "27" and first in ("Signal", "Error class", "Prefix"):
         part = {"Signal": "signals", "Error class": "errors", "Prefix": "prefixes"}[first]
@@ -118,7 +118,7 @@ def _fields(row: Mapping[str, str]) -> Iterator[dict[str, Any]]:
 
 def _reserved(row: Mapping[str, str], first: str) -> Iterator[dict[str, Any]]:
     for name in _names(row[first]):
-        yield {"name": name, "owner": _plain(row["Whose"])}
+        yield {"name": name, "owner": _plain(row["Owner"])}
 
 
 def _registered(row: Mapping[str, str], first: str) -> Iterator[dict[str, Any]]:
