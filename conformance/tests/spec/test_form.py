@@ -138,6 +138,7 @@ def test_a_number_of_a_figure_is_used_once() -> None:
         "look. Its choices are:\n> - one;\n> - two",
         "end the step that failed, or in that order the other steps",
         "log an error and the key of that error, or such as KEY-1 has",
+        "take the seven steps of table 5-1",
         "look as this table says:\n> | A |\n> | --- |\n> | b |",
     ],
 )

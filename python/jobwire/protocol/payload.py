@@ -235,7 +235,7 @@ def edit(
     Args:
         text: A payload that `decode` accepted.
         changes: Field to new value. Fields that exist keep their places, new ones are appended.
-            [PAY-33]
+            [PAY-34]
         defaults: Fields to put first if they are missing.
         drop: Fields to remove.
     """
