@@ -108,8 +108,8 @@ _COUNT = "two|three|four|five|six|seven|eight|nine|ten"
 _POINTER = re.compile(
     rf"(?:(?:^|\b(?:{_BEFORE_THAT}) )(?P<far>that|those)"
     rf"|\b(?P<near>such(?: an?)?|this|these)|^The same|\bthe(?= (?:{_COUNT}) ))"
-    rf"(?: (?:{_COUNT}))? (?!(?:{_NO_NOUN})\b)(?P<noun>[a-z]\w+)\b"
-    r"(?! of (?:list|table|the table of) )",
+    rf"(?: (?:{_COUNT}))? (?!(?:{_NO_NOUN}|{_COUNT})\b)(?P<noun>[a-z]\w+)\b"
+    r"(?! of (?:list|table) )",
     re.IGNORECASE,
 )
 _PLACE = re.compile(
