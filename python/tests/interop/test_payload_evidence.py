@@ -436,6 +436,15 @@ def test_a_server_that_stays_a_replica(
     assert stats["rejected_calls"] == (2 if sidekiq.generation == 6 else 4)
 
 
+def test_the_digits_of_a_float(sidekiq: RealSidekiq, driver: Driver, client: redis.Redis) -> None:
+    """PAY-33, PAY-6: the same double; 8 writes more digits than 1e23 needs."""
+    driver.push({"class": "EchoJob", "args": [1e23]})
+    (text,) = pushed(client, "default")
+    assert json.loads(text)["args"] == [1e23]
+    needless = b"9.999999999999999e+22"
+    assert (needless in text) is (sidekiq.generation == 8)
+
+
 def test_a_payload_without_class(driver: Driver, client: redis.Redis) -> None:
     """PAY-12, PUSH-4: an empty class is written, another type is refused."""
     driver.push({"class": "", "args": []})
