@@ -125,6 +125,7 @@ def check(root: Path, as_json: bool, strict: bool) -> int:
             *lints.of_document(document, annexed),
             *lints.of_annexes(root, document),
             *lints.of_history(document, published.documents(root)),
+            *lints.of_checks(root, document),
             *lints.of_citations(document, cited, annexed),
             *lints.of_gaps(document, cited, annexed),
             *lints.of_oracle(document, cited),

@@ -103,13 +103,13 @@ _DIGITS = {"6.4": "6", "7.3": "7", "8.1": "8"}
 LOOKED_AT = {
     "ENV-3": "the time that 7.3 adds makes its timeout longer, as the block asks",
     "FETCH-4": "equal weights draw the same order in 6, under another name",
-    "GEN-1": "it says who reads the form",
+    "GEN-1": "the sentence names the readers of this form",
     "ITER-1": "7.3.2 cannot cancel, so the field is absent, as its row allows",
     "PAY-3": "it says what readers do, and the block is about writers",
     "RETRY-4": "6.2.1 is not of generation 6.4",
     "RETRY-11": "the block is about whole numbers",
     "SCHED-8": "6.4.1 counts earlier, by the same rule",
-    "SCHED-13": "no client adds the field; what a caller gives is left open",
+    "SCHED-13": "no client adds the field, and a field of the caller is left open",
     "STAT-1": "6.4 has no claim to metrics, which the columns are about",
 }
 """Interop blocks whose "Seen in" line looks as if it took something back, and why it does not."""
