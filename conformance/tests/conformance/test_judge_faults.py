@@ -174,6 +174,9 @@ WRONG: list[tuple[str, str, list[Line]]] = [
     ("RETRY-7", "violation", [
         fetch(text(JOB, retry_queue="low")),
         say("ZADD", "retry", NOW + 20, text(FAILED, retry_queue="low"), reply=1)]),
+    ("RETRY-32", "violation", [
+        fetch(text(JOB, retry_queue="")),
+        say("ZADD", "retry", NOW + 20, text(FAILED, retry_queue="", queue=""), reply=1)]),
     ("RETRY-8", "violation", [
         fetch(text(JOB, backtrace=True)),
         say("ZADD", "retry", NOW + 20,
