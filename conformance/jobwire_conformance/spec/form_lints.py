@@ -10,7 +10,7 @@ from collections.abc import Callable, Container, Iterator
 
 from jobwire_conformance.spec.document import CITATION, Document, Requirement
 
-__all__ = ["LINTS", "Hit", "hits"]
+__all__ = ["LINTS", "LOOKED_AT", "Hit", "hits"]
 
 Hit = tuple[int, str, str]
 """Line, lint and problem."""
@@ -99,22 +99,24 @@ _REFERENCE = re.compile(
 # Sections about this document: they do not describe implementations.
 _ABOUT_TEXT = {"1", "2", "3", "26", "27"}
 
-# -- alone
+# -- promise
 
-# The site and the data show a block on a page of its own, so it may point only at its own words.
-_BEFORE_THAT = "of|in|by|for|with|from|to|at|on|as|where|when|if|after|before"
-_NO_NOUN = "of|in|that|which|whose|from|as|is|are|was|do|stands?|order|moment|instant|many"
-_COUNT = "two|three|four|five|six|seven|eight|nine|ten"
-_POINTER = re.compile(
-    rf"(?:(?:^|\b(?:{_BEFORE_THAT}) )(?P<far>that|those)"
-    rf"|\b(?P<near>such(?: an?)?|this|these)|^The same|\bthe(?= (?:{_COUNT}) ))"
-    rf"(?: (?:{_COUNT}))? (?!(?:{_NO_NOUN}|{_COUNT})\b)(?P<noun>[a-z]\w+)\b"
-    r"(?! of (?:list|table) )",
-    re.IGNORECASE,
-)
-_PLACE = re.compile(
-    r"\b(?:lists?|tables?|steps?|examples?|blocks?|sections?) (?:above|below)\b", re.IGNORECASE
-)
+# Genuine Sidekiq meets an interop block, so its "Seen in" line takes nothing back.
+_TAKES_BACK = re.compile(r"\b(?:but|which take|cut|does not)\b")
+_DIGITS = {"6.4": "6", "7.3": "7", "8.1": "8"}
+LOOKED_AT = {
+    "ENV-3": "the time that 7.3 adds makes its timeout longer, as the block asks",
+    "FETCH-4": "equal weights draw the same order in 6, under another name",
+    "GEN-1": "the sentence names the readers of this form",
+    "ITER-1": "7.3.2 cannot cancel, so the field is absent, as its row allows",
+    "PAY-3": "it says what readers do, and the block is about writers",
+    "RETRY-4": "6.2.1 is not of generation 6.4",
+    "RETRY-11": "the block is about whole numbers",
+    "SCHED-8": "6.4.1 counts earlier, by the same rule",
+    "SCHED-13": "no client adds the field, and a field of the caller is left open",
+    "STAT-1": "6.4 has no claim to metrics, which the columns are about",
+}
+"""Interop blocks whose "Seen in" line looks as if it took something back, and why it does not."""
 
 # -- caption
 
@@ -293,6 +295,22 @@ def unseen(document: Document, recorded: Container[str]) -> Iterator[tuple[int, 
             )
 
 
+def _promises(document: Document) -> Iterator[tuple[int, str]]:
+    for requirement in _blocks(document):
+        if requirement.level != "interop" or requirement.id in LOOKED_AT:
+            continue
+        seen = " ".join(_CODE.sub("x", requirement.seen or "").split())
+        own = "|".join(_DIGITS[generation] for generation in requirement.generations)
+        # A generation may stand alone or as a release, but not as a part of another number.
+        after = re.search(rf";[^.;]*?(?<![\d.·])(?:{own})(?:\.\d+)*(?![\d·]| s\b)", seen)
+        if found := _TAKES_BACK.search(seen) or after:
+            yield (
+                requirement.line,
+                f"{requirement.id}: 'Seen in: … {found[0].strip()} …' seems to take something "
+                "back; split the block, or list it in LOOKED_AT with the reason",
+            )
+
+
 def _captions(document: Document) -> Iterator[tuple[int, str]]:
     lines = dict(document.outside)
     first: dict[str, int] = {}
@@ -317,6 +335,6 @@ LINTS: dict[str, Callable[[Document], Iterator[tuple[int, str]]]] = {
     "term": _words_of_section_3,
     "cell": _cells,
     "profile": _profiles,
-    "alone": _alone,
+    "promise": _promises,
     "caption": _captions,
 }

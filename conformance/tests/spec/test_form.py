@@ -109,6 +109,14 @@ def test_a_sound_document_has_no_hit() -> None:
         ("alone", "try again", "take the steps above", "'steps above' points outside"),
         ("alone", "try again", "log this table", "'this table' points outside"),
         ("seen-in", "Why: it must.", "Why: so.\n\nSeen in: 8.", "KEY-2: no recorded run"),
+        ("promise", "Seen in: 6, 7 and 8.", "Seen in: 6, 7 and 8, but not all.", "KEY-1: 'Seen in"),
+        (
+            "promise",
+            "Seen in: 6, 7 and 8.",
+            "Seen in: 6 and 7; 8.1.7 has another.",
+            "take something",
+        ),
+        ("promise", "Seen in: 6, 7 and 8.", "Seen in: 6, which does not wait.", "does not"),
         ("caption", "Figure 5-1: a drawing.", "A drawing.", "no caption follows"),
     ],
 )
@@ -144,6 +152,22 @@ def test_a_number_of_a_figure_is_used_once() -> None:
 )
 def test_what_resembles_a_fault_is_left_alone(words: str) -> None:
     assert hits(SOUND.replace("try again within 10 s", words)) == []
+
+
+@pytest.mark.parametrize("seen", ["6, 7 and 8; in `8.x` too, 5.8", "6 and 7. 8 waits 8 s; 1.8 s."])
+def test_other_numbers_take_nothing_back(seen: str) -> None:
+    assert hits(SOUND.replace("6, 7 and 8.", seen)) == []
+
+
+def test_only_what_resembles_a_fault_is_in_the_table() -> None:
+    document = read((Path(__file__).parents[3] / "SPEC.md").read_text("utf-8"))
+    table = dict(form_lints.LOOKED_AT)
+    form_lints.LOOKED_AT.clear()
+    try:
+        found = [problem for _, problem in form_lints.LINTS["promise"](document)]
+    finally:
+        form_lints.LOOKED_AT.update(table)
+    assert {problem.partition(":")[0] for problem in found} == {*table}
 
 
 def test_never_again_is_a_bound() -> None:

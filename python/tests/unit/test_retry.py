@@ -181,6 +181,24 @@ def test_retry_for(fields: dict[str, Any], kind: type) -> None:
 
 
 @pytest.mark.parametrize(
+    ("fields", "kind"),
+    [
+        ({"retry_for": 61, "retry_count": 23}, Retry),
+        ({"retry_for": 61, "retry_count": 24}, Kill),
+        ({"retry_for": 59, "retry_count": 0}, Kill),
+        ({"retry_for": 61, "retry_count": 1, "retry": 2}, Kill),
+        ({"retry_for": 61, "retry": 0}, Kill),
+        ({"retry_for": 0}, Kill),
+    ],
+    ids=str,
+)
+def test_retry_for_in_generation_7(fields: dict[str, Any], kind: type) -> None:
+    """RETRY-29, RETRY-30: the limit that comes first ends the retries."""
+    job = {"retry": True, "failed_at": NOW - 60} | fields
+    assert type(fail(job, generation=7)) is kind
+
+
+@pytest.mark.parametrize(
     ("before", "after"),
     [
         *[(0, 1), (-1, 0), (-5, -4), (2.5, 3), (3.0, 4), (-0.5, 1), (1e300, int(1e300) + 1)],
