@@ -139,7 +139,7 @@ def test_a_promotion_makes_a_missing_retry_true(
 def test_same_outcome(
     sidekiq: RealSidekiq, driver: Driver, client: redis.Redis, server: Server
 ) -> None:
-    """RETRY-1 to RETRY-7, RETRY-29, RETRY-30, DEAD-1, DEAD-4, EXEC-2, GEN-1, GEN-2: one order too.
+    """RETRY-1 to RETRY-7, RETRY-29, RETRY-30, DEAD-1, DEAD-4, EXEC-2, GEN-1, GEN-2: and their keys.
 
     Inherent differences: the moment, the jitter, and the error of an unknown class. Differences on
     purpose: a `retry_queue` of "" counts as none, because a nameless queue cannot be fetched.
