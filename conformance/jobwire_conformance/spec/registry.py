@@ -1,4 +1,4 @@
-"""schema/registry.json: the keys, fields, signals, error classes and prefixes of SPEC.md as data.
+"""schema/registry.json: the keys, fields, signals, error classes, members and prefixes of SPEC.md.
 
 The tables of SPEC.md are the source. schema/registry.schema.json describes the file.
 """
@@ -15,7 +15,22 @@ from jobwire_conformance.spec.document import CITATION, Document
 __all__ = ["FORMAT", "Table", "build", "render", "tables"]
 
 FORMAT = 1
-_PARTS = ("keys", "reserved_keys", "fields", "reserved_fields", "signals", "errors", "prefixes")
+_PARTS = (
+    "keys",
+    "reserved_keys",
+    "fields",
+    "reserved_fields",
+    "signals",
+    "errors",
+    "members",
+    "prefixes",
+)
+_REGISTERED = {
+    "Signal": "signals",
+    "Error class": "errors",
+    "Member": "members",
+    "Prefix": "prefixes",
+}
 _CODE = re.compile(r"`([^`]+)`")
 _CELL = re.compile(r"(?<!\\)\|")
 _ID = re.compile(CITATION.pattern)
@@ -85,9 +100,8 @@ def _entries(table: Table) -> Iterator[tuple[str, list[dict[str, Any]]]]:
         yield "fields", [entry for row in table.rows for entry in _fields(row)]
     elif section == "6" and table.columns == ("Field", "Owner"):
         yield "reserved_fields", [entry for row in table.rows for entry in _reserved(row, first)]
-    elif section == "27" and first in ("Signal", "Error class", "Prefix"):
-        part = {"Signal": "signals", "Error class": "errors", "Prefix": "prefixes"}[first]
-        yield part, [entry for row in table.rows for entry in _registered(row, first)]
+    elif section == "27" and first in _REGISTERED:
+        yield _REGISTERED[first], [entry for row in table.rows for entry in _registered(row, first)]
 
 
 def _keys(row: Mapping[str, str]) -> Iterator[dict[str, Any]]:

@@ -160,10 +160,10 @@ def after_failure(
         changes["error_backtrace"] = encode_backtrace(lines)
 
     text = job.edit(changes)
-    exhausted = _is_late(job, now)
-    # A time limit replaces the count only in generation 8. [RETRY-6] [RETRY-30]
-    if not exhausted and (generation == 7 or _time_limit(job) is None):
-        exhausted = count >= (retry if type(retry) is int else max_retries)  # [RETRY-5]
+    limit = retry if type(retry) is int else max_retries
+    exhausted = _time_is_over(job, now)
+    if exhausted is None or generation == 7:  # there the count ends a job as well [RETRY-30]
+        exhausted = exhausted or count >= limit  # [RETRY-5]
     choice: Choice = "kill" if exhausted else choose(count) if choose else None
     if choice == "discard":
         return Discard(text)
@@ -186,16 +186,16 @@ def encode_backtrace(lines: Sequence[str]) -> str:
     return base64.b64encode(zlib.compress(text)).decode("ascii")
 
 
-def _is_late(job: Job, now: float) -> bool:
-    """Return whether the time of `retry_for` is over. [RETRY-6] [RETRY-29]"""
+def _time_is_over(job: Job, now: float) -> bool | None:
+    """True if the job's `retry_for` has passed; None if it has none. [RETRY-6] [RETRY-29]"""
     seconds = _time_limit(job)
     if seconds is None:
-        return False
+        return None
     # A first failure happens now, even if the payload holds a `failed_at`. [RETRY-2]
     failed_at = None if job.retry_count is None else read(job.get("failed_at"))
     since = now if failed_at is None else min(failed_at, now)
-    # Sidekiq compares with "<". Here "<=" makes 0 kill the job at its first failure, even if
-    # the clock has not advanced. [RETRY-21]
+    # Sidekiq compares with "<". Here "<=" makes 0 kill the job at its first failure, even if the
+    # clock has not advanced. [RETRY-21]
     return since + seconds <= now
 
 
