@@ -11,13 +11,14 @@ import random
 import sys
 import threading
 import time
+from contextlib import suppress
 from typing import Any
 
 from jobwire import Client
 from jobwire.application import middleware, producer
 from jobwire.connection.connection import Connection
 from jobwire.connection.pool import ConnectionPool
-from jobwire.errors import NoReply, RedisTrouble
+from jobwire.errors import NoReply, RedisRefused, RedisTrouble
 from jobwire.inspect import Inspector, sets
 from jobwire.periodic import planning
 from jobwire.periodic.line import CronLine
@@ -43,6 +44,18 @@ def one_slice() -> None:
 def stay_connected() -> None:
     """Repeat a push on the connection that refused it. [PUSH-17]"""
     ConnectionPool.renew = lambda _: None  # type: ignore[method-assign]
+
+
+def repeat_for_ever() -> None:
+    """Push again as long as the server refuses it. [PUSH-22]"""
+    push: Any = Client.push
+
+    def push_on(*args: Any, **options: Any) -> Any:
+        while True:
+            with suppress(RedisRefused):
+                return push(*args, **options)
+
+    Client.push = push_on  # type: ignore[method-assign]
 
 
 def send_again() -> None:
@@ -219,7 +232,8 @@ def keep_both() -> None:
 
 
 _MISTAKES = (
-    *(keep_connection, one_slice, stay_connected, send_again, ignore_stops, go_on),
+    *(keep_connection, one_slice, stay_connected, send_again, repeat_for_ever),
+    *(ignore_stops, go_on),
     *(no_pause, wait_least, close_late, put_back_late, never_leave),
     *(replace_halves, sweep_in_two_steps, sweep_on, log_nothing),
     *(tick_later, give_an_hour, look_ahead, fail_on_malformed, accept_malformed, keep_both),

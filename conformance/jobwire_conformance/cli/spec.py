@@ -174,6 +174,7 @@ def check(root: Path, as_json: bool, strict: bool) -> int:
     cell     a table cell or a list item binds without an id
     profile  a profile without a row in its table, or without a requirement
     seen-in  a "Seen in" line that no recorded run of Sidekiq shows
+    promise  a "Seen in" line of an interop block that takes something back
     caption  a diagram without a caption
     """
     from jobwire_conformance.spec import citations, lints, published
@@ -190,6 +191,7 @@ def check(root: Path, as_json: bool, strict: bool) -> int:
             *lints.of_document(document, annexed),
             *lints.of_annexes(root, document),
             *lints.of_history(document, published.documents(root)),
+            *lints.of_checks(root, document),
             *lints.of_citations(document, cited, annexed),
             *lints.of_gaps(document, cited, annexed),
             *lints.of_oracle(document, cited),

@@ -289,7 +289,10 @@ class JobRules:
     def _failed(
         self, step: Step, key: str, job: dict[str, Any], text: bytes, origin: Origin | None
     ) -> None:
-        """Judge the payload of a failed job. [RETRY-2] [RETRY-3] [RETRY-7] [RETRY-8] [RETRY-17]"""
+        """Judge the payload of a failed job.
+
+        [RETRY-2] [RETRY-3] [RETRY-7] [RETRY-8] [RETRY-17] [RETRY-32]
+        """
         before, _ = payloads.parse(origin.text) if origin else (None, [])
         written = [field for field in _OWN_TIMES if _is_new(field, before, job)]
         ledger = self._ledger
@@ -337,7 +340,9 @@ class JobRules:
             wish = before.get("retry_queue")
             queue = wish if isinstance(wish, str) and wish else origin.key.removeprefix("queue:")
             same = job.get("queue") == queue
-            self._judge("RETRY-7", same, step, f'"queue":"{queue}"', repr(job.get("queue")))
+            usual = wish is None or wish is False or wish == queue
+            rule = "RETRY-7" if usual else "RETRY-32"
+            self._judge(rule, same, step, f'"queue":"{queue}"', repr(job.get("queue")))
 
     def _counted(self, step: Step, before: dict[str, Any], job: dict[str, Any]) -> None:
         if job.get("error_class") == _POISON:

@@ -76,7 +76,7 @@ class View(NamedTuple):
 
 TIMES = ("created_at", "enqueued_at", "failed_at", "retried_at")
 MILLISECONDS = 10**11  # the smallest time in milliseconds [GEN-3]
-SPELLING = ("PAY-2", "PAY-6", "PAY-20", "PAY-21", "PAY-22", "PAY-26")
+SPELLING = ("PAY-2", "PAY-6", "PAY-20", "PAY-21", "PAY-22", "PAY-26", "PAY-33")
 """The rules that `spelling` checks."""
 
 # Requirements that a schema cannot express. A reader accepts breaches of a writer's rules.
@@ -284,7 +284,7 @@ def spelling(text: bytes, *, is_ruby: bool = False) -> Iterator[Breach]:
     Args:
         text: The payload.
         is_ruby: Accept the floats of Ruby's json 3.1, which does not always find the shortest
-            text. [PAY-6]
+            text. [PAY-33]
     """
     found: dict[str, Breach] = {}
     for token in _TOKEN.finditer(text):
@@ -443,4 +443,6 @@ def _number(spelled: str, *, is_ruby: bool) -> tuple[str, str, str] | None:
         return None
     if is_ruby and not padded and len(digits.replace(".", "").strip("-0")) in _RUBY_DIGITS:
         return None
-    return "PAY-6", repr(double), spelled
+    if double == 0:  # it is smaller than every double
+        return "PAY-6", "a number that a double holds", spelled
+    return "PAY-33", repr(double), spelled

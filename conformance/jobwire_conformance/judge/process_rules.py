@@ -285,7 +285,7 @@ class ProcessRules:
             _text(name): _text(value)
             for name, value in zip(step.words[2::2], step.words[3::2], strict=False)
         }
-        self._schema("ITER-1", step, texts, "iteration-state", "reader")
+        self._schema("ITER-1", step, texts, "iteration-state", "usual")
         self._lasting(step, key, 2_592_000, "ITER-2")
 
     def _cancelled(self, step: Step, unit: Unit, key: str) -> None:

@@ -61,6 +61,7 @@ class Counted:
         Args:
             class_name: Name of the class.
             part: `minute.p`, `minute.f`, `minute.ms`, and the same of `ten_minutes`: the sum.
+                `old_minute` and `old_histogram` are the keys of generation 7.3. [MET-4]
                 `histogram.count`: the sum of all counters. `histogram.fits`: True if the only
                 execution is in the counter of its duration. `minute.ttl` and so on: the smallest
                 number of seconds to live, -1 without an expiry, None without a key;
@@ -93,6 +94,12 @@ class Counted:
         for at in self._minutes:
             if kind == "histogram":
                 yield histogram_key(class_name, at)
+                continue
+            if kind == "old_histogram":
+                yield f"{class_name}-{at.tm_mday:02}-{at.tm_hour:02}:{at.tm_min}"
+                continue
+            if kind == "old_minute":
+                yield f"j|{time.strftime('%Y%m%d', at)}|{at.tm_hour}:{at.tm_min}"
                 continue
             day, hour, minute = time.strftime("%y%m%d", at), at.tm_hour, at.tm_min
             if kind == "minute":

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from jobwire_conformance import data
+from jobwire_conformance.spec import published
 from jobwire_conformance.spec.citations import Citations
+from jobwire_conformance.spec.document import Document, Malformed, Requirement, read
 
-__all__ = ["cases", "recorded"]
+__all__ = ["cases", "dropped", "recorded"]
+
+_CASES = "conformance/cases"
+_CHECK = re.compile(r'"check": "([A-Z]+-[0-9]+)"')
 
 # A check with another status did not observe its requirement.
 _OBSERVED = frozenset(["pass", "warn", "deviation", "fail"])
@@ -29,6 +37,46 @@ def cases(root: Path) -> dict[str, list[str]]:
         for identifier in data.checked(case):
             names.setdefault(identifier, set()).add(name)
     return {identifier: sorted(found) for identifier, found in names.items()}
+
+
+def dropped(root: Path, document: Document) -> Iterator[tuple[int, str]]:
+    """Yield line and problem of each requirement that lost a check and kept its text.
+
+    A check that goes because it asked too much leaves a text that asks too much, so both change in
+    one commit. The last commit and the one before it are compared with the checkout: the first
+    finds what is not committed yet, the second what the last commit did. Of a merge, that is the
+    whole branch. There is nothing to compare without git.
+    """
+    now = _steps(path.read_text("utf-8") for path in (root / _CASES).rglob("*.json"))
+    found: dict[str, tuple[int, str]] = {}
+    for revision in ("HEAD", "HEAD^"):
+        text = published.show(root, revision, "SPEC.md")
+        before = _steps([published.grep(root, revision, '"check": "', _CASES)])
+        if text is None or not before:
+            continue
+        try:
+            old = read(text).by_id
+        except Malformed:
+            continue
+        for requirement in document.requirements:
+            name = requirement.id
+            if name not in old or now[name] >= before[name] or requirement.retired is not None:
+                continue
+            if _obligation(old[name]) == _obligation(requirement):
+                problem = (
+                    f"{name}: {before[name]} checks became {now[name]}, and its block is as it was"
+                )
+                found.setdefault(name, (requirement.line, problem))
+    yield from found.values()
+
+
+def _steps(texts: Iterable[str]) -> Counter[str]:
+    """Return id to the number of checks in cases."""
+    return Counter(name for text in texts for name in _CHECK.findall(text))
+
+
+def _obligation(requirement: Requirement) -> tuple[object, ...]:
+    return requirement.sha256, requirement.level, requirement.generations, requirement.claims
 
 
 def recorded(root: Path, citations: Citations) -> set[str]:

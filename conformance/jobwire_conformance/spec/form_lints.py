@@ -10,7 +10,7 @@ from collections.abc import Callable, Container, Iterator
 
 from jobwire_conformance.spec.document import CITATION, Document, Requirement
 
-__all__ = ["LINTS", "Hit", "hits"]
+__all__ = ["LINTS", "LOOKED_AT", "Hit", "hits"]
 
 Hit = tuple[int, str, str]
 """Line, lint and problem."""
@@ -63,6 +63,7 @@ _VOCABULARY = {
     "identity": r"identit(?:y|ies)",
     "iteration": r"iterations?",
     "lease": r"leases?",
+    "old sidekiq": r"old Sidekiqs?",
     "middleware": r"middleware",
     "orphan": r"orphan(?:s|ed)?",
     "outcome": r"outcomes?",
@@ -76,9 +77,12 @@ _VOCABULARY = {
     "put back": r"(?:puts?|putting) back",
     "quiet": r"quiet",
     "recover": r"recover(?:s|ed|y|ing)?",
+    "refusal": r"refusals?",
     "score": r"scores?",
+    "slice": r"slices?",
     "truthy": r"truthy",
     "unreadable": r"unreadable",
+    "usable queue name": r"usable queue names?",
     "yield": r"yield(?:s|ed|ing)?",
 }
 _TERMS = "| Term | Meaning |"
@@ -94,6 +98,112 @@ _REFERENCE = re.compile(
 )
 # Sections about this document: they do not describe implementations.
 _ABOUT_TEXT = {"1", "2", "3", "26", "27"}
+
+# -- alone
+
+# The site and the data show a block on a page of its own, so it may point only at its own words.
+_BEFORE_THAT = "of|in|by|for|with|from|to|at|on|as|where|when|if|after|before"
+_NO_NOUN = "of|in|that|which|whose|from|as|is|are|was|do|stands?|order|moment|instant|many"
+_COUNT = "two|three|four|five|six|seven|eight|nine|ten"
+_POINTER = re.compile(
+    rf"(?:(?:^|\b(?:{_BEFORE_THAT}) )(?P<far>that|those)"
+    rf"|\b(?P<near>such(?: an?)?|this|these)|^The same|\bthe(?= (?:{_COUNT}) ))"
+    rf"(?: (?:{_COUNT}))? (?!(?:{_NO_NOUN}|{_COUNT})\b)(?P<noun>[a-z]\w+)\b"
+    r"(?! of (?:list|table) )",
+    re.IGNORECASE,
+)
+_PLACE = re.compile(
+    r"\b(?:lists?|tables?|steps?|examples?|blocks?|sections?) (?:above|below)\b", re.IGNORECASE
+)
+
+# -- bound
+
+_VAGUE = re.compile(
+    r"(?<=MUST )retry\b|(?<=and )retry\b|(?<=to )retry\b|\blater(?=[.,;])"
+    r"|\b(?:retries|again|pauses?|soon|in time|eventually|periodically|regularly|promptly"
+    r"|quickly|immediately|for a while|for some time|from time to time)\b"
+)
+_BOUND = re.compile(
+    r"\d|\b(?:once|twice|one|two|three|four|five|six|seven|eight|nine|ten|no more than|exactly"
+    r"|never|before|after|until|when|while|whenever|as soon as|every|the next|its next"
+    r"|at the first)\b"
+)
+
+# -- term
+
+# Words that have a special meaning in job queues. Section 3 has to define each that blocks use.
+_VOCABULARY = {
+    "acknowledge": r"acknowledg(?:e|es|ed|ing)",
+    "abort": r"abort(?:s|ed|ing)?",
+    "batch": r"batch(?:es)?",
+    "beat": r"beats?",
+    "capsule": r"capsules?",
+    "cursor": r"cursors?",
+    "dead set": r"dead set",
+    "death handler": r"death handlers?",
+    "definition": r"definitions?",
+    "due": r"due",
+    "executor": r"executors?",
+    "exhausted": r"exhausted",
+    "generation": r"generations?",
+    "hard stop": r"hard stop",
+    "identity": r"identit(?:y|ies)",
+    "iteration": r"iterations?",
+    "lease": r"leases?",
+    "old sidekiq": r"old Sidekiqs?",
+    "middleware": r"middleware",
+    "orphan": r"orphan(?:s|ed)?",
+    "outcome": r"outcomes?",
+    "owner": r"owners?",
+    "paused": r"paused",
+    "payload": r"payloads?",
+    "poison": r"poison(?:ed|ous)?",
+    "private": r"private (?:entry|entries|hash|hashes)",
+    "process": r"process(?:es)?",
+    "promote": r"promot(?:e|es|ed|er|ers|ing|ion)",
+    "put back": r"(?:puts?|putting) back",
+    "quiet": r"quiet",
+    "recover": r"recover(?:s|ed|y|ing)?",
+    "refusal": r"refusals?",
+    "score": r"scores?",
+    "slice": r"slices?",
+    "truthy": r"truthy",
+    "unreadable": r"unreadable",
+    "usable queue name": r"usable queue names?",
+    "yield": r"yield(?:s|ed|ing)?",
+}
+_TERMS = "| Term | Meaning |"
+_FORBIDDEN = "| Not used | Written instead |"
+
+# -- cell
+
+_BINDING = re.compile(r"\b(?:must|shall|should|has to|have to)\b")
+_ITEM = re.compile(r"\s*(?:\||- |\d+\. )")
+_NUMBERED = re.compile(r"(?P<kind>Table|List) (?P<number>[0-9A-Z]+-\d+): ")
+_REFERENCE = re.compile(
+    r"\b(?P<kind>Table|List|table|list)s? (?P<numbers>\d+-\d+(?:(?:,| and) \d+-\d+)*)"
+)
+# Sections about this document: they do not describe implementations.
+_ABOUT_TEXT = {"1", "2", "3", "26", "27"}
+
+# -- promise
+
+# Genuine Sidekiq meets an interop block, so its "Seen in" line takes nothing back.
+_TAKES_BACK = re.compile(r"\b(?:but|which take|cut|does not)\b")
+_DIGITS = {"6.4": "6", "7.3": "7", "8.1": "8"}
+LOOKED_AT = {
+    "ENV-3": "the time that 7.3 adds makes its timeout longer, as the block asks",
+    "FETCH-4": "equal weights draw the same order in 6, under another name",
+    "GEN-1": "the sentence names the readers of this form",
+    "ITER-1": "7.3.2 cannot cancel, so the field is absent, as its row allows",
+    "PAY-3": "it says what readers do, and the block is about writers",
+    "RETRY-4": "6.2.1 is not of generation 6.4",
+    "RETRY-11": "the block is about whole numbers",
+    "SCHED-8": "6.4.1 counts earlier, by the same rule",
+    "SCHED-13": "no client adds the field, and a field of the caller is left open",
+    "STAT-1": "6.4 has no claim to metrics, which the columns are about",
+}
+"""Interop blocks whose "Seen in" line looks as if it took something back, and why it does not."""
 
 # -- caption
 
@@ -159,17 +269,40 @@ def _words_of_section_3(document: Document) -> Iterator[tuple[int, str]]:
     forbidden = {
         word.strip(): instead
         for words, instead in _rows(document, _FORBIDDEN)
-        for word in words.split(",")
+        for word in words.replace("`", "").split(",")
     }
     for requirement in _blocks(document):
         text = _CODE.sub("x", requirement.text)
         for term, forms in _VOCABULARY.items():
             if not re.search(rf"\b{term}", terms) and re.search(rf"\b{forms}\b", text):
                 yield requirement.line, f"{requirement.id}: section 3 does not define '{term}'"
+        notes = _CODE.sub("x", f"{requirement.why}\n{requirement.seen or ''}")
         for word, instead in forbidden.items():
-            if re.search(rf"\b{re.escape(word)}\w*", text, re.IGNORECASE):
+            if re.search(rf"\b{re.escape(word)}\w*", f"{text}\n{notes}", re.IGNORECASE):
                 problem = f"section 3 does not use '{word}'; write {instead}"
                 yield requirement.line, f"{requirement.id}: {problem}"
+
+
+def _alone(document: Document) -> Iterator[tuple[int, str]]:
+    for requirement in _blocks(document):
+        sentence = _sentence(requirement)
+        pointers = [place[0] for place in _PLACE.finditer(sentence)]
+        pointers += [
+            pointer[0]
+            for pointer in _POINTER.finditer(sentence)
+            if not _is_named(pointer, sentence, requirement)
+        ]
+        for pointer in pointers:
+            problem = f"'{pointer}' points outside of the block; name the thing or an id"
+            yield requirement.line, f"{requirement.id}: {problem}"
+
+
+def _is_named(pointer: re.Match[str], sentence: str, requirement: Requirement) -> bool:
+    """True if the noun of a pointer stands before it, or is the block's own table or list."""
+    if pointer["noun"].lower().rstrip("s") in sentence[: pointer.start()].lower():
+        return True
+    has_items = any(_ITEM.match(line) for line in requirement.text.splitlines())
+    return has_items and pointer["near"] is not None
 
 
 def _first_cells(document: Document, head: str) -> Iterator[str]:
@@ -249,6 +382,22 @@ def unseen(document: Document, recorded: Container[str]) -> Iterator[tuple[int, 
             )
 
 
+def _promises(document: Document) -> Iterator[tuple[int, str]]:
+    for requirement in _blocks(document):
+        if requirement.level != "interop" or requirement.id in LOOKED_AT:
+            continue
+        seen = " ".join(_CODE.sub("x", requirement.seen or "").split())
+        own = "|".join(_DIGITS[generation] for generation in requirement.generations)
+        # A generation may stand alone or as a release, but not as a part of another number.
+        after = re.search(rf";[^.;]*?(?<![\d.·])(?:{own})(?:\.\d+)*(?![\d·]| s\b)", seen)
+        if found := _TAKES_BACK.search(seen) or after:
+            yield (
+                requirement.line,
+                f"{requirement.id}: 'Seen in: … {found[0].strip()} …' seems to take something "
+                "back; split the block, or list it in LOOKED_AT with the reason",
+            )
+
+
 def _captions(document: Document) -> Iterator[tuple[int, str]]:
     lines = dict(document.outside)
     first: dict[str, int] = {}
@@ -273,5 +422,7 @@ LINTS: dict[str, Callable[[Document], Iterator[tuple[int, str]]]] = {
     "term": _words_of_section_3,
     "cell": _cells,
     "profile": _profiles,
+    "alone": _alone,
+    "promise": _promises,
     "caption": _captions,
 }

@@ -118,6 +118,12 @@ def of_history(document: Document, published: Iterable[Document]) -> Iterator[Fa
         yield Fault(document.place(line), "permanent", f"{identifier}: {problem}")
 
 
+def of_checks(root: Path, document: Document) -> Iterator[Fault]:
+    """Check that no requirement lost a check while its text stayed."""
+    for line, problem in checks.dropped(root, document):
+        yield Fault(f"SPEC.md:{line}", "check-dropped", f"{problem}; change both in one commit")
+
+
 def of_citations(
     document: Document, citations: Citations, annexed: Sequence[annexes.Annex] = ()
 ) -> Iterator[Fault]:

@@ -15,7 +15,7 @@ PAGE = "docs/reference/traps.md"
 _FREQUENT = re.compile(
     r"^\| \*\*\d+\*\* \| (?P<cells>.+?) \| (?P<ids>[A-Z0-9, -]+?)(?:; note: .+)? \|$", re.MULTILINE
 )
-_HEAD = "| Mistake | What happens | See |\n| --- | --- | --- |\n"
+_HEAD = "| Mistake | Result | See |\n| --- | --- | --- |\n"
 _TABLE = re.compile(re.escape(_HEAD) + r"(?:\|.*\n)*")
 
 

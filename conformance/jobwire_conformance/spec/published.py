@@ -1,4 +1,4 @@
-"""The published versions of the specification: the git tags `spec-VERSION` of a checkout."""
+"""Earlier versions of the specification in git: the tags `spec-VERSION`, and single commits."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 from jobwire_conformance.spec.document import PARTS, Document, read
 
-__all__ = ["documents"]
+__all__ = ["documents", "grep", "show"]
 
 
 def documents(root: Path) -> list[Document]:
@@ -23,6 +23,16 @@ def documents(root: Path) -> list[Document]:
         if there := {f"{tag}:{part}": text for part, text in texts.items() if text is not None}:
             found.append(read(there))
     return found
+
+
+def show(root: Path, revision: str, path: str) -> str | None:
+    """Return a file of a commit; None without git, the commit or the file."""
+    return _git(root, "show", f"{revision}:{path}")
+
+
+def grep(root: Path, revision: str, text: str, directory: str) -> str:
+    """Return the lines of a directory of a commit that hold a text."""
+    return _git(root, "grep", "-h", "-F", "-e", text, revision, "--", directory) or ""
 
 
 def _git(root: Path, *arguments: str) -> str | None:

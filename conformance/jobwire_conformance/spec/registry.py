@@ -1,4 +1,4 @@
-"""schema/registry.json: the keys, fields, signals, error classes and prefixes of SPEC.md as data.
+"""schema/registry.json: the keys, fields, signals, error classes, members and prefixes of SPEC.md.
 
 The tables of SPEC.md are the source. schema/registry.schema.json describes the file.
 """
@@ -15,7 +15,22 @@ from jobwire_conformance.spec.document import CITATION, Document
 __all__ = ["FORMAT", "Table", "build", "render", "tables"]
 
 FORMAT = 1
-_PARTS = ("keys", "reserved_keys", "fields", "reserved_fields", "signals", "errors", "prefixes")
+_PARTS = (
+    "keys",
+    "reserved_keys",
+    "fields",
+    "reserved_fields",
+    "signals",
+    "errors",
+    "members",
+    "prefixes",
+)
+_REGISTERED = {
+    "Signal": "signals",
+    "Error class": "errors",
+    "Member": "members",
+    "Prefix": "prefixes",
+}
 _CODE = re.compile(r"`([^`]+)`")
 _CELL = re.compile(r"(?<!\\)\|")
 _ID = re.compile(CITATION.pattern)
@@ -79,15 +94,14 @@ def _entries(table: Table) -> Iterator[tuple[str, list[dict[str, Any]]]]:
     section = table.section.partition(".")[0]
     if section == "5" and first == "Key" and "Type" in table.columns:
         yield "keys", [entry for row in table.rows for entry in _keys(row)]
-    elif section == "5" and table.columns == ("Reserved", "Whose"):
+    elif section == "5" and table.columns == ("Reserved", "Owner"):
         yield "reserved_keys", [entry for row in table.rows for entry in _reserved(row, first)]
     elif section == "6" and first == "Field" and "Type" in table.columns:
         yield "fields", [entry for row in table.rows for entry in _fields(row)]
-    elif section == "6" and table.columns == ("Field", "Whose"):
+    elif section == "6" and table.columns == ("Field", "Owner"):
         yield "reserved_fields", [entry for row in table.rows for entry in _reserved(row, first)]
-    elif section == "27" and first in ("Signal", "Error class", "Prefix"):
-        part = {"Signal": "signals", "Error class": "errors", "Prefix": "prefixes"}[first]
-        yield part, [entry for row in table.rows for entry in _registered(row, first)]
+    elif section == "27" and first in _REGISTERED:
+        yield _REGISTERED[first], [entry for row in table.rows for entry in _registered(row, first)]
 
 
 def _keys(row: Mapping[str, str]) -> Iterator[dict[str, Any]]:
@@ -118,7 +132,7 @@ def _fields(row: Mapping[str, str]) -> Iterator[dict[str, Any]]:
 
 def _reserved(row: Mapping[str, str], first: str) -> Iterator[dict[str, Any]]:
     for name in _names(row[first]):
-        yield {"name": name, "owner": _plain(row["Whose"])}
+        yield {"name": name, "owner": _plain(row["Owner"])}
 
 
 def _registered(row: Mapping[str, str], first: str) -> Iterator[dict[str, Any]]:

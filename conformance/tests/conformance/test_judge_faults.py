@@ -71,7 +71,8 @@ WRONG: list[tuple[str, str, list[Line]]] = [
     ("PAY-26", "violation", push(text(JOB).replace("[1", "[-0"))),
     ("PAY-3", "violation", push(text(JOB).replace("[1", f"[{DEEP}"))),
     ("PAY-4", "violation", push(text(JOB, args=[float("nan")]))),
-    ("PAY-6", "violation", push(text(JOB).replace("[1", "[1.50"))),
+    ("PAY-6", "violation", push(text(JOB).replace("[1", "[1e400"))),
+    ("PAY-33", "violation", push(text(JOB).replace("[1", "[1.50"))),
     ("PAY-8", "violation", push(text(JOB).replace('"args"', '"retry":1,"args"'))),
     ("PAY-9", "note", push(text(JOB, jid="4a6f0e3c-9a55-4b43-a1e5-0f5d4c3b2a19"))),
     ("PAY-9", "violation", push(text(JOB, jid=""))),
@@ -173,6 +174,9 @@ WRONG: list[tuple[str, str, list[Line]]] = [
     ("RETRY-7", "violation", [
         fetch(text(JOB, retry_queue="low")),
         say("ZADD", "retry", NOW + 20, text(FAILED, retry_queue="low"), reply=1)]),
+    ("RETRY-32", "violation", [
+        fetch(text(JOB, retry_queue="")),
+        say("ZADD", "retry", NOW + 20, text(FAILED, retry_queue="", queue=""), reply=1)]),
     ("RETRY-8", "violation", [
         fetch(text(JOB, backtrace=True)),
         say("ZADD", "retry", NOW + 20,

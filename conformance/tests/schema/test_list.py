@@ -26,10 +26,10 @@ OF_WRITERS = ("writer-6.4", "writer-7.3", "writer-8.1")
 ROLES = ("reader", "writer")
 OBJECTS = [
     *(("payload", part) for part in PAYLOADS),
-    *(("process-info", part) for part in ("reader", "written", *OF_WRITERS)),
+    *(("process-info", part) for part in ("reader", "usual", "written", *OF_WRITERS)),
     *(("identity-hash", part) for part in ("reader", "written", "sidekiq", *OF_WRITERS)),
-    *(("work-record", part) for part in ("reader", "written")),
-    *(("iteration-state", part) for part in ("reader", "written", "cancelled", "stored")),
+    *(("work-record", part) for part in ("reader", "usual", "written")),
+    *(("iteration-state", part) for part in ("reader", "usual", "written", "cancelled", "stored")),
     *(
         (name, part)
         for name in ("deploy-marks", "private-hash", "result", "signals")

@@ -170,6 +170,30 @@ def test_odd_bookkeeping_is_unusual_and_readable(
     assert any(f"[{requirement}]" in blame for blame in blames("payload", "usual", payload))
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("process-info", {"hostname": 7, "started_at": "today", "queues": None, "capsules": []}),
+        ("process-info", {}),
+        ("work-record", {"queue": 5, "payload": [1], "run_at": "1786960000"}),
+        ("work-record", {}),
+        ("identity-hash", {"info": "{", "beat": "now", "quiet": ""}),
+        ("iteration-state", {"ex": "no", "c": "", "rt": "-1", "cancelled": "true"}),
+        ("private-hash", {"default": "{}", "1:": "{}", "1:a\nb": "{}"}),
+    ],
+)
+def test_reader_takes_odd_objects_of_others(name: str, value: dict[str, Any]) -> None:
+    """INSP-3 and REL-13: a reader fails on none of them."""
+    assert problems(name, "reader", value) == []
+
+
+@pytest.mark.parametrize("field", ["0:", "x:default", "-1:default", ""])
+def test_a_writer_writes_fields_of_one_form(field: str) -> None:
+    """REL-13."""
+    assert problems("private-hash", "writer", {"1:\n": "{}", "17:queue:a": "{}"}) == []
+    assert any("[REL-13]" in blame for blame in blames("private-hash", "writer", {field: "{}"}))
+
+
 MEMBERS = dict.fromkeys(("concurrency", "capsules", "weights", "version", "embedded"), "BEAT-13")
 
 
@@ -285,6 +309,8 @@ def test_another_key_is_rejected(part: str, key: str) -> None:
             ("pushed", field, FAILED[field], "PAY-14")
             for field in ("error_message", "error_class", "error_backtrace")
         ),
+        *(("pushed", "jw_keep", value, "X-RESULT-1") for value in ("soon", 0, 1_000_000_001)),
+        ("pushed", "jw_expires_at", "soon", "X-TIME-1"),
         ("pushed", "enqueued_at", ABSENT, "PUSH-3"),
         ("pushed", "jid", "", "PAY-9"),
         ("scheduled", "jid", ABSENT, "PAY-9"),
@@ -353,10 +379,10 @@ def places(value: object, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...
     ("name", "part", "original"),
     [
         ("process-info", "written", INFO),
-        ("process-info", "reader", INFO),
+        ("process-info", "usual", INFO),
         ("identity-hash", "written", IDENTITY),
         ("identity-hash", "reader", IDENTITY),
-        ("iteration-state", "reader", STATE),
+        ("iteration-state", "usual", STATE),
         ("metrics-bucket", "written", METRICS),
         ("metrics-bucket", "reader", METRICS),
         ("work-record", "written", RECORD),

@@ -127,7 +127,7 @@ TRAPS = """\
 | 1 | Seldom. | Little. | KEY-1 |
 | **2** | `a \\| b` fails. | Much. | KEY-1, KEY-2; note: with a note that stays behind |
 """
-MISTAKES = "| Mistake | What happens | See |\n| --- | --- | --- |\n"
+MISTAKES = "| Mistake | Result | See |\n| --- | --- | --- |\n"
 
 
 def test_the_frequent_traps_are_copied_into_the_document(checkout: Path) -> None:

@@ -112,7 +112,7 @@ def test_the_registry_has_the_names_that_programs_use() -> None:
     from jobwire.protocol import poison
     from jobwire.protocol.keys import Keys
 
-    for part in ("keys", "reserved_keys", "fields", "signals", "errors", "prefixes"):
+    for part in ("keys", "reserved_keys", "fields", "signals", "errors", "members", "prefixes"):
         assert REGISTRY[part], part
         assert len(set(cells(part))) == len(REGISTRY[part]), part
     keys = Keys()

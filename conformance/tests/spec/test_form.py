@@ -88,6 +88,9 @@ def test_a_sound_document_has_no_hit() -> None:
         ("term", "| queue, payload | a list |\n", "", None),
         ("term", "try again within", "renew its lease within", None),
         ("term", "try again within", "grab it within", "write `kill`"),
+        ("term", "Why: it must.", "Why: others grab it.", "write `kill`"),
+        ("term", "Why: so.", "Why: so. `Grab` is a name.", None),
+        ("term", "Seen in: 6, 7 and 8.", "Seen in: 6, 7 and 8 seize it.", "write `kill`"),
         ("term", "try again within", "promote it within", "does not define 'promote'"),
         ("cell", "An item that binds nothing", "An item must bind", "'must' binds without"),
         ("cell", "as `must` be", "as must be", "'must' binds without"),
@@ -97,7 +100,23 @@ def test_a_sound_document_has_no_hit() -> None:
         ("cell", "\n| Key | Meaning |", "\n\n\n\n| Key | Meaning |", "no table follows"),
         ("profile", "| worker/core | | run |\n", "", "worker/core has no row"),
         ("profile", "| run |\n", "| run |\n| worker/more | | rest |\n", "belongs to worker/more"),
+        ("alone", "try again", "act on that refusal", "'on that refusal' points outside"),
+        ("alone", "A worker **MUST**", "That worker **MUST**", "'That worker' points outside"),
+        ("alone", "A worker **MUST**", "The same step **MUST**", "'The same step' points outside"),
+        ("alone", "try again", "take such an entry", "'such an entry' points outside"),
+        ("alone", "try again", "log these four fields", "'these four fields' points outside"),
+        ("alone", "try again", "log the four fields", "'the four fields' points outside"),
+        ("alone", "try again", "take the steps above", "'steps above' points outside"),
+        ("alone", "try again", "log this table", "'this table' points outside"),
         ("seen-in", "Why: it must.", "Why: so.\n\nSeen in: 8.", "KEY-2: no recorded run"),
+        ("promise", "Seen in: 6, 7 and 8.", "Seen in: 6, 7 and 8, but not all.", "KEY-1: 'Seen in"),
+        (
+            "promise",
+            "Seen in: 6, 7 and 8.",
+            "Seen in: 6 and 7; 8.1.7 has another.",
+            "take something",
+        ),
+        ("promise", "Seen in: 6, 7 and 8.", "Seen in: 6, which does not wait.", "does not"),
         ("caption", "Figure 5-1: a drawing.", "A drawing.", "no caption follows"),
     ],
 )
@@ -125,10 +144,30 @@ def test_a_number_of_a_figure_is_used_once() -> None:
         "use a number that is not negative, or not a number",
         "choose one of 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21",
         "look. Its choices are:\n> - one;\n> - two",
+        "end the step that failed, or in that order the other steps",
+        "log an error and the key of that error, or such as KEY-1 has",
+        "take the seven steps of table 5-1",
+        "look as this table says:\n> | A |\n> | --- |\n> | b |",
     ],
 )
 def test_what_resembles_a_fault_is_left_alone(words: str) -> None:
     assert hits(SOUND.replace("try again within 10 s", words)) == []
+
+
+@pytest.mark.parametrize("seen", ["6, 7 and 8; in `8.x` too, 5.8", "6 and 7. 8 waits 8 s; 1.8 s."])
+def test_other_numbers_take_nothing_back(seen: str) -> None:
+    assert hits(SOUND.replace("6, 7 and 8.", seen)) == []
+
+
+def test_only_what_resembles_a_fault_is_in_the_table() -> None:
+    document = read((Path(__file__).parents[3] / "SPEC.md").read_text("utf-8"))
+    table = dict(form_lints.LOOKED_AT)
+    form_lints.LOOKED_AT.clear()
+    try:
+        found = [problem for _, problem in form_lints.LINTS["promise"](document)]
+    finally:
+        form_lints.LOOKED_AT.update(table)
+    assert {problem.partition(":")[0] for problem in found} == {*table}
 
 
 def test_never_again_is_a_bound() -> None:

@@ -15,6 +15,11 @@ from tests.schemas import problems
 from tests.spec.sample import RELEASED, REWORDED, SPEC, edited
 
 
+def git_in(root: Path, *arguments: str) -> None:
+    who = ("-c", "user.name=A", "-c", "user.email=a@example.org")
+    subprocess.run(["git", "-C", str(root), *who, *arguments], check=True)
+
+
 def history(before: str, after: str) -> list[str]:
     """Return the faults of the step from one text to the other."""
     return [
@@ -67,8 +72,7 @@ def test_published_versions_are_the_tags_of_the_checkout(tmp_path: Path) -> None
     """A draft after a release does not hide the text of the release."""
 
     def git(*arguments: str) -> None:
-        who = ("-c", "user.name=A", "-c", "user.email=a@example.org")
-        subprocess.run(["git", "-C", str(tmp_path), *who, *arguments], check=True)
+        git_in(tmp_path, *arguments)
 
     assert published.documents(tmp_path) == []  # an unpacked archive
     git("init", "--quiet")
@@ -83,6 +87,39 @@ def test_published_versions_are_the_tags_of_the_checkout(tmp_path: Path) -> None
     assert texts == [read(RELEASED).requirements, read(draft).requirements]
     found = lints.of_history(read(draft), published.documents(tmp_path))
     assert [fault.lint for fault in found] == ["permanent"]
+
+
+def test_a_check_goes_with_a_change_of_its_text(tmp_path: Path) -> None:
+    """Also if the last commit removed it, and not if the text, or its level, changed as well."""
+    case = tmp_path / "conformance" / "cases" / "keys.json"
+    case.parent.mkdir(parents=True)
+    changed = edited(("MUST** push", "MUST** add"))
+    assert changed != SPEC
+
+    def found(text: str = SPEC) -> list[str]:
+        (tmp_path / "SPEC.md").write_text(text, "utf-8")
+        return [str(fault) for fault in lints.of_checks(tmp_path, read(text))]
+
+    def commit(checks: int, text: str = SPEC) -> None:
+        case.write_text('{"check": "KEY-2"}\n{"check": "KEY-1", "len": 1}\n' * checks, "utf-8")
+        (tmp_path / "SPEC.md").write_text(text, "utf-8")
+        git_in(tmp_path, "add", ".")
+        git_in(tmp_path, "commit", "--quiet", "--allow-empty", "--message", "A change")
+
+    git_in(tmp_path, "init", "--quiet")
+    assert found() == []  # there is no commit yet
+    commit(3)
+    assert found() == []
+    case.write_text('{"check": "KEY-2"}\n' * 3 + '{"check": "KEY-1"}\n' * 2, "utf-8")
+    (fault,) = found()
+    assert "KEY-1: 3 checks became 2" in fault
+    assert fault.endswith("(check-dropped)")
+    commit(2)
+    assert len(found()) == 2  # the commit did it
+    commit(2)
+    assert found() == []
+    commit(1, changed)
+    assert [fault.split()[1] for fault in found(changed)] == ["KEY-2:"]
 
 
 def test_the_record_is_json_and_complete() -> None:

@@ -55,7 +55,8 @@ class CapsuleInfo:
 class ProcessInfo:
     """One process, as of its last heartbeat. [BEAT-3] [BEAT-4]
 
-    Fields that the heartbeat does not have are empty, 0, False or None. [INSP-25] [INSP-32]
+    Fields that the heartbeat does not have are empty, 0, False or None.
+    [INSP-25] [INSP-32] [INSP-33]
 
     Attributes:
         identity: Opaque name. [BEAT-19]

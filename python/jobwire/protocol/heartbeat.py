@@ -98,7 +98,7 @@ def process_info(
     """Return the `info` field of the heartbeat. [BEAT-4] [BEAT-10] [BEAT-11] [BEAT-12] [BEAT-13]
 
     It has all the members that readers of any generation need, in the order in which Sidekiq
-    writes them. A worker is never embedded in a process of another program. [SIG-11]
+    writes them. A worker inside another program obeys signals, so it is not `embedded`. [SIG-11]
     """
     info: dict[str, Any] = {
         "hostname": hostname,

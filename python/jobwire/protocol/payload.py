@@ -20,7 +20,7 @@ The escapes are `\\" \\\\ \\b \\f \\n \\r \\t`, and `\\u001f` for other control 
 [PAY-20] [PAY-21]
 
 Floats have no more digits than needed; whole ones and minus zero keep their form.
-[PAY-6] [PAY-25] [PAY-26]
+[PAY-6] [PAY-25] [PAY-26] [PAY-33]
 
 The caller must refuse NaN and infinities first, because msgspec would write null for them.
 """
@@ -235,6 +235,7 @@ def edit(
     Args:
         text: A payload that `decode` accepted.
         changes: Field to new value. Fields that exist keep their places, new ones are appended.
+            [PAY-34]
         defaults: Fields to put first if they are missing.
         drop: Fields to remove.
     """

@@ -389,6 +389,7 @@ def recover(
         ended: Identities of processes that have certainly ended, so that their leases do not
             count. [REL-27]
         every: Seconds in which only one process looks at all owners; None to look in any case.
+            [REL-28]
         only_ended: Look at no owners but those in `ended`.
 
     Returns:

@@ -120,9 +120,10 @@ def after_failure(
         failure: The error that the job raised.
         now: Epoch seconds.
         jitter: Uniform draw in [0, 1).
-        generation: Generation of the times to write.
+        generation: Generation of the times to write. In 7 both limits of a job with `retry_for`
+            count. [RETRY-30]
         default_retry: The `retry` of the job's definition, for a payload without one; None to
-            drop such a job. [RETRY-1]
+            drop such a job. [RETRY-1] [RETRY-31]
         max_retries: Number of retries that `retry: true` stands for.
         choose: The job's own hook. Gets the number of retries counted so far. Not called for an
             exhausted job. [RETRY-11] [RETRY-12] [RETRY-24] [RETRY-26]
@@ -138,6 +139,7 @@ def after_failure(
         return Discard()
 
     retry_queue = job.get("retry_queue")
+    # [RETRY-7] [RETRY-32]
     changes["queue"] = retry_queue if isinstance(retry_queue, str) and retry_queue else job.queue
     changes["error_message"] = scrub(failure.message)
     changes["error_class"] = scrub(failure.error_class)  # [RETRY-20]
@@ -158,7 +160,10 @@ def after_failure(
         changes["error_backtrace"] = encode_backtrace(lines)
 
     text = job.edit(changes)
-    exhausted = _exhausted(job, count, retry, now=now, max_retries=max_retries)
+    limit = retry if type(retry) is int else max_retries
+    exhausted = _time_is_over(job, now)
+    if exhausted is None or generation == 7:  # there the count ends a job as well [RETRY-30]
+        exhausted = exhausted or count >= limit  # [RETRY-5]
     choice: Choice = "kill" if exhausted else choose(count) if choose else None
     if choice == "discard":
         return Discard(text)
@@ -181,17 +186,17 @@ def encode_backtrace(lines: Sequence[str]) -> str:
     return base64.b64encode(zlib.compress(text)).decode("ascii")
 
 
-def _exhausted(job: Job, count: int, retry: object, *, now: float, max_retries: int) -> bool:
+def _time_is_over(job: Job, now: float) -> bool | None:
+    """True if the job's `retry_for` has passed; None if it has none. [RETRY-6] [RETRY-29]"""
     seconds = _time_limit(job)
-    if seconds is not None:
-        # A first failure happens now, even if the payload holds a `failed_at`. [RETRY-2]
-        failed_at = None if job.retry_count is None else read(job.get("failed_at"))
-        since = now if failed_at is None else min(failed_at, now)
-        # Sidekiq compares with "<". Here "<=" makes 0 kill the job at its first failure, even if
-        # the clock has not advanced. [RETRY-21]
-        return since + seconds <= now  # [RETRY-6]
-    limit = retry if type(retry) is int else max_retries
-    return count >= limit  # [RETRY-5]
+    if seconds is None:
+        return None
+    # A first failure happens now, even if the payload holds a `failed_at`. [RETRY-2]
+    failed_at = None if job.retry_count is None else read(job.get("failed_at"))
+    since = now if failed_at is None else min(failed_at, now)
+    # Sidekiq compares with "<". Here "<=" makes 0 kill the job at its first failure, even if the
+    # clock has not advanced. [RETRY-21]
+    return since + seconds <= now
 
 
 def _time_limit(job: Job) -> float | None:

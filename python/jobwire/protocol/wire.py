@@ -245,7 +245,7 @@ def _repair(step: _Sent, reply: Any, scripts: ScriptSource) -> Generator[Message
 
 
 def _repeat(step: _Sent, reply: Any, scripts: ScriptSource) -> Generator[Message, list[Any], Any]:
-    """Send the commands that a failover hit once more, and no others. [PUSH-9]"""
+    """Send the commands that a failover hit once more, and no others. [PUSH-9] [PUSH-22]"""
     if not isinstance(step, Batch) or step.atomic:
         replies = yield Message(_commands(step, scripts), fresh=True)
         return _reply(step, replies)

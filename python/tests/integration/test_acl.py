@@ -15,10 +15,12 @@ import pytest
 from harness import servers
 from harness.servers import Server, wait_until
 from jobwire import App, Client
+from jobwire.application.producer import make_producer
 from jobwire.connection.sync import SyncRedis
 from jobwire.errors import JobwireError
 from jobwire.inspect import Inspector
 from jobwire.protocol.dead_set import DeadSetLimits
+from jobwire.protocol.heartbeat import prune
 from jobwire.protocol.keys import Keys
 from jobwire.worker.background.poller import Poller
 from tests.workers import brisk, running
@@ -85,7 +87,9 @@ def work(fetch: Any, server: Any, admin: Any) -> None:
     admin.zadd("schedule", due)
     admin.hset("jobwire:private:gone:1:0123456789ab", "1:default", JOBS % (9, 9))
     admin.sadd("jobwire:owners", "gone:1:0123456789ab")
-    admin.sadd("processes", "gone:1:0123456789ab")
+    # An old process: the metrics go to the keys of 7.3 as well [GEN-5].
+    admin.sadd("processes", "gone:1:0123456789ab", "old:1:0123456789ab")
+    admin.hset("old:1:0123456789ab", "info", '{"hostname":"old"}')
     admin.zadd("jobwire:returned_at", {"0" * 40: 1})
     admin.hset("jobwire:returned", "0" * 40, 1)
     admin.sadd("jobwire:paused", "paused")
@@ -105,20 +109,30 @@ def work(fetch: Any, server: Any, admin: Any) -> None:
             wait_until(lambda: not admin.exists("jobwire:private:gone:1:0123456789ab"))
         admin.lpush(f"{worker.identity}-signals", "TTIN")
         wait_until(lambda: not admin.exists(f"{worker.identity}-signals"))
+        wait_until(lambda: [*admin.scan_iter("Take-*")] and [*admin.scan_iter("h|Take-*")])
+        with Inspector(server.url) as inspector:  # as a worker that marks its deployment [MET-5]
+            inspector.mark_deploy("v1")
+            inspector.mark_deploy("v1")
     held.clear()
 
 
 def promote(server: Any, admin: Any) -> None:
-    """Promote due jobs, and kill members that are not jobs."""
+    """Prune processes, promote due jobs, and kill members that are not jobs."""
+    old = "old:1:0123456789ab"
+    admin.sadd("processes", "gone:1:0123456789ab", old)
+    admin.hset(old, "info", '{"hostname":"old"}')
     due: Any = {JOBS % (1, 1): 1, "[2]": 1, "{": 1}
     admin.zadd("schedule", due)
     admin.zadd("retry", {JOBS % (2, 2): 1})
     shell = SyncRedis(server.url)
+    shell.run(prune(Keys()))
+    wait_until(lambda: not admin.sismember("processes", "gone:1:0123456789ab"))  # [BEAT-8]
+    producer = make_producer("", "auto", "raise", ())
     poller = Poller(
         shell,
         Keys(),
         interval=None,
-        generation=lambda: 8,
+        generation=lambda: shell.run(producer.generation()),  # [GEN-5]
         dead_limits=lambda: DeadSetLimits(time.time()),
         timings=brisk(first_poll_wait=lambda _, jitter: 0.0),
     )

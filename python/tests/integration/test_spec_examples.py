@@ -6,6 +6,8 @@ import hashlib
 import json
 import re
 import shlex
+from decimal import Decimal
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -96,6 +98,23 @@ def test_payloads_are_valid() -> None:
         assert json.dumps(json.loads(text), separators=(",", ":")) == text
     broken = {**json.loads(texts[0]), "args": "x"}
     assert not validator.is_valid(broken)
+
+
+def test_retries_are_due_whole_seconds_after_the_failure() -> None:
+    """RETRY-4, RETRY-11: also where a script stores them."""
+    script = hashlib.sha1((ROOT / "lua" / "retry.lua").read_bytes()).hexdigest()
+    stores = (["ZADD", "retry"], ["EVALSHA", script])
+    delays = []
+    for fence in FENCES:
+        for command, _ in session(fence):
+            words = shlex.split(command)
+            for score, text in pairwise(words):
+                if words[:2] in stores and text.startswith("{") and '"failed_at"' in text:
+                    job = json.loads(text)
+                    failed = Decimal(job.get("retried_at", job["failed_at"]))
+                    delays.append(Decimal(score) - (failed / 1000 if failed >= 10**11 else failed))
+    assert len(delays) >= 30
+    assert [str(delay) for delay in delays if delay % 1 or delay < 15] == []
 
 
 CORE = {"DIGIT": "[0-9]", "OCTET": r"[\s\S]"}  # of RFC 5234

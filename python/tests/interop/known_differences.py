@@ -333,9 +333,9 @@ KNOWN_DIFFERENCES = [
         _words("error_backtrace", _holds("backtrace", str)),
     ),
     Known(
-        "RETRY-6: Sidekiq 6 has no `retry_for`, and 7 also applies the count",
+        "RETRY-6: Sidekiq 6 has no `retry_for`",
         _all_if(lambda case: _limited(case) and (case.elsewhere or "calls" in case.differing)),
-        (6, 7),
+        (6,),
         parts=True,
     ),
     Known(

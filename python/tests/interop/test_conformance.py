@@ -68,8 +68,8 @@ def test_genuine_sidekiq_meets_every_interop_claim(sidekiq_version: str, tmp_pat
     Also conditions that no other test can create. [ENV-5] [FETCH-9] [KEY-5] [SCHED-10] [SEC-1]
 
     Requirements that were split by level or generation: [PAY-12] [PAY-15] [PAY-16] [PAY-19]
-    [GEN-3] [BULK-1] [BULK-7] [EXEC-3] [RETRY-10] [BEAT-4] [BEAT-9] [BEAT-10] [BEAT-11] [BEAT-12]
-    [BEAT-5] [SIG-4] [ITER-7] [MET-5] [INSP-2] [INSP-4] [INSP-10] [INSP-12]
+    [GEN-3] [BULK-1] [BULK-7] [EXEC-3] [EXEC-14] [RETRY-10] [BEAT-4] [BEAT-9] [BEAT-10]
+    [BEAT-11] [BEAT-12] [BEAT-5] [SIG-4] [ITER-7] [MET-5] [INSP-2] [INSP-4] [INSP-10] [INSP-12]
     """
     settings = inside(sidekiq_version, tmp_path / "adapter")
     found = run.run(
@@ -96,11 +96,12 @@ def test_genuine_sidekiq_meets_every_interop_claim(sidekiq_version: str, tmp_pat
 def test_genuine_sidekiq_does_less_than_robust_requirements_ask(
     sidekiq_version: str, tmp_path: Path
 ) -> None:
-    """Its own behaviour. [ENV-14] [BULK-17] [BULK-18] [EXEC-12] [SEC-4] [SRV-1] [SRV-2]"""
+    """Its own behaviour. [ENV-14] [BULK-17] [BULK-18] [EXEC-8] [EXEC-12] [SEC-4] [SRV-1] [SRV-2]"""
     is_6 = sidekiq_version.startswith("6.")
     instead = {
         "bulk-lost-reply#BULK-17": 'seen "ok"',
         "bulk-lost-reply#BULK-18": "seen 2500" if is_6 else "seen 3500",
+        "reliable-no-class#EXEC-8": "score 0 of dead",
         "reliable-no-object#EXEC-12": "score 0 of jobwire:unreadable",
         "inspect-bomb#SEC-4": "'jobs[0].error_backtrace' of the answer",
         "push-errors#SRV-1": 'seen "unknown"',

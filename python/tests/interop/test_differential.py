@@ -50,7 +50,7 @@ def play(
 
 def test_same_fate(sidekiq: RealSidekiq, server: Server, server_factory: ServerFactory) -> None:
     """RETRY-1 to RETRY-13, DEAD-1, DEAD-4, SCHED-6, SCHED-7, EXEC-1 to EXEC-3, EXEC-5,
-    EXEC-6, EXEC-8, PAY-1, PAY-5, PAY-7, PAY-10, PAY-13, GEN-1, GEN-2, STAT-1: all
+    EXEC-6, EXEC-8, PAY-1, PAY-5, PAY-7, PAY-10, PAY-13, PAY-34, GEN-1, GEN-2, STAT-1: all
     fields in Redis, their order, and the calls of hooks and handlers, through failures and
     promotions, with the clock warped."""
     table = scenarios(COUNT)

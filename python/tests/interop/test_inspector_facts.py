@@ -77,6 +77,21 @@ def test_retry_now_without_a_field(driver: Driver, client: redis.Redis, field: s
     assert only(client)[field] == JOB[field]
 
 
+def test_kill_trims(driver: Driver, client: redis.Redis, sidekiq: RealSidekiq) -> None:
+    """INSP-29: 8 adds first and trims in a transaction of its own."""
+    client.zadd("retry", {json.dumps(JOB): 4e9})
+    client.zadd("dead", {"old": 1.0})
+    with commands(client) as seen:
+        driver.eval("Sidekiq::RetrySet.new.first.kill; nil")
+    assert client.zcard("dead") == 1
+    names = [
+        words[0] for words in seen[[words[:2] for words in seen].index(["ZADD", "dead"]) - 1 :]
+    ]
+    first = ["ZADD", "MULTI"] if sidekiq.generation == 8 else ["MULTI", "ZADD"]
+    trims = ["ZREMRANGEBYSCORE", "ZREMRANGEBYRANK", "EXEC"]
+    assert names[-5:] == [*first, *trims]
+
+
 @pytest.mark.parametrize(("text", "lost"), [('{"class":"EchoJob"', True), ("[1]", False)])
 def test_retry_now_of_what_cannot_be_read(
     driver: Driver, client: redis.Redis, text: str, lost: bool

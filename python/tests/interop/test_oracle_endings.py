@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any, cast
 
 import pytest
@@ -50,7 +51,7 @@ def test_the_name_of_an_error(sidekiq: RealSidekiq, client: redis.Redis) -> None
 
 @pytest.mark.parametrize("queue", ["", 5])
 def test_an_odd_queue_for_the_retry(sidekiq: RealSidekiq, client: redis.Redis, queue: Any) -> None:
-    """RETRY-7: every truthy `retry_queue` becomes the queue; null and false do not."""
+    """RETRY-7, RETRY-32: every truthy `retry_queue` becomes the queue; null and false do not."""
     odd = push(client, "FailJob", 1, retry_queue=queue)
     usual = [
         push(client, "FailJob", 2 + n, retry_queue=each) for n, each in enumerate([None, False])
@@ -119,6 +120,36 @@ def test_what_the_steps_leave(sidekiq: RealSidekiq, driver: Driver, client: redi
     assert [item[name] for name in names] == ["slow", "boom", "RuntimeError", 1, 1.5]
     assert item["retried_at"] > 1e9
     assert item["error_backtrace"]
+
+
+@pytest.mark.parametrize("retry", [0, 1])
+def test_a_time_limit_and_a_count(sidekiq: RealSidekiq, client: redis.Redis, retry: int) -> None:
+    """RETRY-6, RETRY-29, RETRY-30: 8 looks at the time alone, 7 at both, 6 at the count alone."""
+    ago = time.time() - 100
+    failed = round(ago * 1000) if sidekiq.generation == 8 else ago
+    fields: dict[str, Any] = {"retry_count": 0, "failed_at": failed}
+    by_count = push(client, "FailJob", 1, retry=retry, retry_for=3600, **fields)
+    by_time = push(client, "FailJob", 2, retry=25, retry_for=60, **fields)
+    with sidekiq.worker(poll=None, concurrency=1):
+        wait_until(lambda: client.zcard("retry") + client.zcard("dead") == 2, 60, "the failures")
+    dead = {by_count, by_time}
+    if sidekiq.generation == 8:
+        dead.remove(by_count)
+    if sidekiq.generation == 6:
+        dead.remove(by_time)
+    assert set(members(client, "dead")) == dead
+
+
+def test_an_unknown_class_without_retry(sidekiq: RealSidekiq, client: redis.Redis) -> None:
+    """RETRY-31: it counts as false. With `retry`, the job is retried."""
+    push(client, "NoSuchJob", 1, retry=None)
+    kept = push(client, "NoSuchJob", 2)
+    with sidekiq.worker(poll=None, concurrency=1) as worker:
+        wait_until(lambda: client.zcard("retry") == 1, 60, "the retry")
+        worker.stop()
+    assert set(members(client, "retry")) == {kept}
+    assert client.zcard("dead") == client.llen("queue:default") == 0
+    assert counted(client, "failed") == 2
 
 
 def test_the_draws_of_a_delay(sidekiq: RealSidekiq, client: redis.Redis) -> None:

@@ -105,6 +105,46 @@ def test_a_promoted_payload(sidekiq: RealSidekiq, client: redis.Redis) -> None:
     assert kept == json.loads(full)
 
 
+def test_what_a_promotion_changes(sidekiq: RealSidekiq, client: redis.Redis) -> None:
+    """SCHED-19: the fraction of `retry_for` in 7 and 8, and a `jid` or `created_at` of null."""
+    member_ = {"class": "EchoJob", "args": [], "queue": "later", "retry_for": 2.5, "y": None}
+    client.zadd("schedule", {json.dumps({**member_, "jid": None, "created_at": None}): 1.0})
+    client.zadd("schedule", {json.dumps({**member_, "jid": False, "created_at": False}): 2.0})
+    with sidekiq.worker(queues=IDLE, poll=0.3):
+        wait_until(lambda: client.llen("queue:later") == 2, 60, "the promotions")
+    for item in queued(client):
+        assert item["retry_for"] == (2.5 if sidekiq.generation == 6 else 2)
+        assert (len(item["jid"]), item["y"]) == (24, None)
+        assert item["created_at"] > 1e9
+
+
+VANISHING: dict[str, dict[str, Any]] = {
+    "no-args": {"args": ...},
+    "no-class": {"class": ...},
+    "args-null": {"args": None},
+    "args-text": {"args": "[1]"},
+    "args-object": {"args": {"a": 1}},
+    "at-null": {"at": None},
+    "at-text": {"at": "12"},
+    "class-null": {"class": None},
+    "class-number": {"class": 5},
+    "tags-text": {"tags": "x"},
+}
+
+
+def test_members_that_vanish(sidekiq: RealSidekiq, client: redis.Redis) -> None:
+    """SCHED-9: all Sidekiqs lose due members that their own client would refuse."""
+    with sidekiq.worker(queues=IDLE, poll=0.2):
+        for name, change in VANISHING.items():
+            item = {**json.loads(member(name)), **change}
+            kept = {field: value for field, value in item.items() if value is not ...}
+            client.zadd("schedule", {json.dumps(kept): 1.0, member(f"after-{name}"): 2.0})
+            wait_until(lambda n=name: f"after-{n}" in jids(client), 60, name)  # type: ignore[misc]
+    assert jids(client) == [f"after-{name}" for name in reversed(VANISHING)]
+    for key in ("schedule", "retry", "dead"):
+        assert client.zcard(key) == 0
+
+
 def test_members_that_cannot_be_promoted(sidekiq: RealSidekiq, client: redis.Redis) -> None:
     """SCHED-9, SCHED-24, SCHED-26: they vanish, and those behind them wait for the next look."""
     client.set("queue:broken", "not a list")

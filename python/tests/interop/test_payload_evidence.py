@@ -423,6 +423,45 @@ def test_a_server_that_lost_its_role(
         assert client.info("stats")["total_connections_received"] == received + 2
 
 
+def test_a_server_that_stays_a_replica(
+    sidekiq: RealSidekiq, driver: Driver, client: redis.Redis
+) -> None:
+    """PUSH-22, PUSH-9: 6 tries twice, 7 and 8 four times."""
+    client.replicaof("127.0.0.1", 1)
+    client.config_resetstat()
+    with pytest.raises(RubyError, match="READONLY"):
+        driver.push(JOB)
+    stats = client.info("commandstats")["cmdstat_lpush"]
+    client.replicaof("NO", "ONE")
+    assert stats["rejected_calls"] == (2 if sidekiq.generation == 6 else 4)
+
+
+def test_the_digits_of_a_float(sidekiq: RealSidekiq, driver: Driver, client: redis.Redis) -> None:
+    """PAY-33, PAY-6: the same double; 8 writes more digits than 1e23 needs."""
+    driver.push({"class": "EchoJob", "args": [1e23]})
+    (text,) = pushed(client, "default")
+    assert json.loads(text)["args"] == [1e23]
+    needless = b"9.999999999999999e+22"
+    assert (needless in text) is (sidekiq.generation == 8)
+
+
+def test_a_payload_without_class(driver: Driver, client: redis.Redis) -> None:
+    """PAY-12, PUSH-4: an empty class is written, another type is refused."""
+    driver.push({"class": "", "args": []})
+    assert json.loads(pushed(client, "default")[0])["class"] == ""
+    with pytest.raises(RubyError, match="ArgumentError"):
+        driver.push({"class": 5, "args": []})
+
+
+def test_delayed_extensions(sidekiq: RealSidekiq, driver: Driver) -> None:
+    """SEC-1: only 6 has them, and only an application that switches them on has their classes."""
+    asked = "defined?(Sidekiq::Extensions::DelayedClass).inspect"
+    assert driver.eval(asked) == "nil"
+    if sidekiq.generation == 6:
+        driver.eval("Sidekiq::Extensions.enable_delay!; nil")
+        assert driver.eval(asked) != "nil"
+
+
 @pytest.mark.parametrize(("password", "text"), [("p w", "p+w"), ("p+w", "p%2Bw")])
 def test_passwords_in_a_url(
     password: str, text: str, sidekiq_version: str, server: Server, client: redis.Redis

@@ -46,7 +46,7 @@ OTHERS: list[dict[str, Any]] = [
     {"error_class": "Old", "error_message": "old", "retry_count": 0, "failed_at": 1700000000.5},
     {"jid": "a*b[c]?"},
 ]
-# `retry_for` exists since 7.1, and replaces the count since 8.1. [RETRY-6]
+# `retry_for` exists since 7.1, and replaces the count since 8.1. [RETRY-6] [RETRY-29] [RETRY-30]
 RETRY_FOR: list[dict[str, Any]] = [
     {"retry_for": 100},
     {"retry_for": 0},
@@ -70,7 +70,6 @@ def rows(generation: int) -> list[dict[str, Any]]:
     rows += [{"class": "NoSuchJob", "retry": retry} for retry in RETRY]
     if generation >= 7:
         rows += [*RETRY_FOR, OVERDUE]
-    if generation >= 8:
         rows += [{"retry": retry, **each} for retry in (0, 1) for each in [*RETRY_FOR, OVERDUE]]
     return rows
 
@@ -140,7 +139,7 @@ def test_a_promotion_makes_a_missing_retry_true(
 def test_same_outcome(
     sidekiq: RealSidekiq, driver: Driver, client: redis.Redis, server: Server
 ) -> None:
-    """RETRY-1 to RETRY-7, DEAD-1, DEAD-4, EXEC-2, GEN-1, GEN-2: also the order of keys is the same.
+    """RETRY-1 to RETRY-7, RETRY-29, RETRY-30, DEAD-1, DEAD-4, EXEC-2, GEN-1, GEN-2: and their keys.
 
     Inherent differences: the moment, the jitter, and the error of an unknown class. Differences on
     purpose: a `retry_queue` of "" counts as none, because a nameless queue cannot be fetched.

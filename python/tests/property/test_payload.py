@@ -123,7 +123,7 @@ def leaves(value: Any) -> list[Any]:
 
 @given(value=st.floats(allow_nan=False, allow_infinity=False))
 def test_floats_are_short_and_stay_floats(value: float) -> None:
-    """PAY-6: the shortest text that reads back; whole floats get a fraction or an exponent."""
+    """PAY-6, PAY-33: the shortest text that reads back; whole floats stay floats."""
     text = encode(value).decode()
     assert repr(float(text)) == repr(value)
     assert any(mark in text for mark in ".e")

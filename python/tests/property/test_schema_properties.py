@@ -264,7 +264,7 @@ BEYOND: list[tuple[Generation, str, str, str, str]] = [
     (8, "GEN-2", SPELLING, '"created_at":1795192067250', '"created_at":1795192067250.0'),
     (8, "GEN-2", SPELLING, '"created_at":1795192067250', '"created_at":1.79519206725e12'),
     (8, "RETRY-2", SPELLING, '"retry_count":0', '"retry_count":0.0'),
-    (8, "PAY-6", SPELLING, '"args":[1,"x"]', '"args":[1.50,"x"]'),
+    (8, "PAY-33", SPELLING, '"args":[1,"x"]', '"args":[1.50,"x"]'),
     (8, "PAY-2", SPELLING, '"args":[1,"x"]', '"args": [1, "x"]'),
     (8, "PAY-21", SPELLING, '"x"', '"\\u0078"'),
     (8, "PAY-21", SPELLING, '"billing"', '"bil\\/ling"'),

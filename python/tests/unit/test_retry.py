@@ -176,8 +176,34 @@ TIME_LIMITS: list[tuple[dict[str, Any], type]] = [
     ("fields", "kind"), TIME_LIMITS, ids=[json.dumps(f)[:70] for f, _ in TIME_LIMITS]
 )
 def test_retry_for(fields: dict[str, Any], kind: type) -> None:
-    """RETRY-6, RETRY-21: replaces the count, also 0; failed_at of either generation (GEN-3)."""
+    """RETRY-6, RETRY-21, RETRY-29: replaces the count, also 0; any form of failed_at (GEN-3)."""
     assert type(fail({"retry": True} | fields)) is kind
+
+
+def test_both_limits_of_generation_7() -> None:
+    """RETRY-6, RETRY-30: the first of the two ends the job."""
+    limited = {"retry": 3, "retry_for": 60, "failed_at": NOW - 10}
+    assert type(fail(limited | {"retry_count": 1}, generation=7)) is Retry
+    assert type(fail(limited | {"retry_count": 2}, generation=7)) is Kill
+    assert type(fail(limited | {"retry_count": 1, "failed_at": NOW - 61}, generation=7)) is Kill
+
+
+@pytest.mark.parametrize(
+    ("fields", "kind"),
+    [
+        ({"retry_for": 61, "retry_count": 23}, Retry),
+        ({"retry_for": 61, "retry_count": 24}, Kill),
+        ({"retry_for": 59, "retry_count": 0}, Kill),
+        ({"retry_for": 61, "retry_count": 1, "retry": 2}, Kill),
+        ({"retry_for": 61, "retry": 0}, Kill),
+        ({"retry_for": 0}, Kill),
+    ],
+    ids=str,
+)
+def test_retry_for_in_generation_7(fields: dict[str, Any], kind: type) -> None:
+    """RETRY-29, RETRY-30: the limit that comes first ends the retries."""
+    job = {"retry": True, "failed_at": NOW - 60} | fields
+    assert type(fail(job, generation=7)) is kind
 
 
 @pytest.mark.parametrize(

@@ -214,7 +214,7 @@ def test_nobody_is_told_that_a_half_done_batch_was_never_sent(error: ErrorReply)
 
 
 def test_failover_errors_are_repeated_once() -> None:
-    """PUSH-9 and PUSH-8: the second refusal is final."""
+    """PUSH-9, PUSH-22 and PUSH-8: the second refusal is final."""
     with pytest.raises(RedisRefused, match="READONLY"):
         converse(one(command("LPUSH", "a", "b")), [READONLY], [READONLY])
 

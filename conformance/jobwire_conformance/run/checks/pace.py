@@ -73,7 +73,8 @@ def _pauses(context: Context, step: Mapping[str, Any]) -> None:
     pauses = sorted(_first(context, step, step["pauses"]["waits"]))
     longest = pauses[-1 - len(pauses) // 10]
     averages = _averages(context, step["pauses"]["average"])
-    spans = [(_EARLY * average / 2, 1.5 * average + _LATE_S) for average in averages]
+    low, high = (0.0, 2.0) if step["pauses"].get("large") else (_EARLY / 2, 1.5)
+    spans = [(low * average, high * average + _LATE_S) for average in averages]
     if not any(low <= pauses[0] and longest <= high for low, high in spans):
         expected = " or ".join(f"{low:.2f} to {high:.2f}" for low, high in spans)
         seen = [round(pause, 2) for pause in pauses]

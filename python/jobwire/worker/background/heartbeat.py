@@ -161,7 +161,7 @@ class HeartbeatThread:
             self._on_signal(answer.signal)
 
     def doubt_leases(self, reason: str) -> None:
-        """Recover nothing for a lease without proof of death. [REL-17]
+        """Recover nothing for a lease without proof of death. [REL-29]
 
         While Redis was away, living processes could not renew their leases.
         """

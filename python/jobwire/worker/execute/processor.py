@@ -308,6 +308,7 @@ class Processor:
         except BaseException as error:
             # User code runs only here. SystemExit and the like also come from the job and must
             # not end the worker; a Shutdown that this process did not raise is the job's own.
+            # [EXEC-14]
             if self._raised is Shutdown:
                 raise Shutdown from error
             if self._raised is not None:

@@ -162,5 +162,5 @@ class BasicFetcher:
         return len(jobs)
 
     def close(self) -> None:
-        """Take no more jobs. Blocked threads notice within two seconds."""
+        """Take no more jobs. Blocked threads notice within two seconds. [FETCH-14]"""
         self._closed.set()

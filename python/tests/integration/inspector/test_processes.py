@@ -20,7 +20,7 @@ from tests.interop.commands import commands
 def test_processes(inspector: Any, client: Any) -> None:
     """From the hash, with defaults; BEAT-3, BEAT-4: hashes of any writer.
 
-    INSP-11, INSP-25, INSP-32, BEAT-19.
+    INSP-11, INSP-25, INSP-32, INSP-33, BEAT-19.
     """
     capsules = {"default": {"concurrency": 3, "mode": "weighted", "weights": {"a": 2, "b": 1}}}
     info = {"hostname": "h", "pid": 7, "started_at": 5.5, "queues": ["x"], "capsules": capsules}
