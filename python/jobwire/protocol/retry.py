@@ -163,7 +163,8 @@ def after_failure(
     exhausted = _is_late(job, now)
     # A time limit replaces the count only in generation 8. [RETRY-6] [RETRY-30]
     if not exhausted and (generation == 7 or _time_limit(job) is None):
-        exhausted = count >= (retry if type(retry) is int else max_retries)  # [RETRY-5]
+        limit = retry if type(retry) is int else max_retries
+        exhausted = count >= limit  # [RETRY-5]
     choice: Choice = "kill" if exhausted else choose(count) if choose else None
     if choice == "discard":
         return Discard(text)
