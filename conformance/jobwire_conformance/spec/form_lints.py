@@ -29,6 +29,23 @@ _SECOND_CLAUSE = re.compile(
     r"|, (?:and|but|so) not\b"
 )
 
+# -- alone
+
+# The site and the data show a block on a page of its own, so it may point only at its own words.
+_BEFORE_THAT = "of|in|by|for|with|from|to|at|on|as|where|when|if|after|before"
+_NO_NOUN = "of|in|that|which|whose|from|as|is|are|was|do|stands?|order|moment|instant|many"
+_COUNT = "two|three|four|five|six|seven|eight|nine|ten"
+_POINTER = re.compile(
+    rf"(?:(?:^|\b(?:{_BEFORE_THAT}) )(?P<far>that|those)"
+    rf"|\b(?P<near>such(?: an?)?|this|these)|^The same|\bthe(?= (?:{_COUNT}) ))"
+    rf"(?: (?:{_COUNT}))? (?!(?:{_NO_NOUN}|{_COUNT})\b)(?P<noun>[a-z]\w+)\b"
+    r"(?! of (?:list|table) )",
+    re.IGNORECASE,
+)
+_PLACE = re.compile(
+    r"\b(?:lists?|tables?|steps?|examples?|blocks?|sections?) (?:above|below)\b", re.IGNORECASE
+)
+
 # -- bound
 
 _VAGUE = re.compile(
@@ -418,6 +435,7 @@ def _captions(document: Document) -> Iterator[tuple[int, str]]:
 
 LINTS: dict[str, Callable[[Document], Iterator[tuple[int, str]]]] = {
     "clause": _clauses,
+    "alone": _alone,
     "bound": _bounds,
     "term": _words_of_section_3,
     "cell": _cells,
