@@ -235,7 +235,7 @@ def test_nothing_is_imported_or_evaluated(server: Server) -> None:
     ids=lambda error: type(error).__name__,
 )
 def test_no_error_of_a_job_ends_the_worker(server: Server, error: BaseException) -> None:
-    """EXEC-14, RETRY-2, RETRY-10: they are failures, even Shutdown if the worker is not shutting down."""
+    """EXEC-14, RETRY-2, RETRY-10: they are failures, even Shutdown outside of a shutdown."""
     app = App()
     ran: list[str] = []
 
