@@ -24,7 +24,7 @@ def main(arguments: list[str], root: Path = ROOT) -> int:
     new = parser.parse_args(arguments).version
     if VERSION.fullmatch(new) is None:
         parser.error(f"{new} is not a version such as 1.0.0, 1.0.0-rc.1 or 1.1-draft.0")
-    old = document.read((root / "SPEC.md").read_text("utf-8")).version
+    old = document.read_checkout(root).version
     if old is None or old == new:
         parser.error(f"SPEC.md has the version {old}")
     for path, before, after in places(root, old, new):
@@ -32,7 +32,7 @@ def main(arguments: list[str], root: Path = ROOT) -> int:
         if before not in text:
             parser.error(f"{path} does not contain {before!r}")
         path.write_text(text.replace(before, after), "utf-8")
-    data = document.read((root / "SPEC.md").read_text("utf-8"))
+    data = document.read_checkout(root)
     (root / "schema" / "registry.json").write_text(registry.render(registry.build(data)), "utf-8")
     sys.stderr.write(f"version: {old} is now {new}; next: make conformance ARGS=--set\n")
     return 0

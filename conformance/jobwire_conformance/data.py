@@ -54,9 +54,17 @@ _PROFILES = (
     *("worker/core", "worker/retry", "worker/monitoring", "worker/signals", "worker/iteration"),
     *("worker/metrics", "worker/reliable", "scheduler/core", "scheduler/reliable"),
     *("inspector/read", "inspector/write"),
-    *("scheduler/periodic", "inspector/periodic"),  # of annexes
+    *("scheduler/periodic", "inspector/periodic"),  # of annexes, as the next lines
+    *("client/results", "worker/results", "client/cancelling", "worker/cancelling"),
+    *("client/time", "worker/time"),
 )
-_ROBUST_THROUGHOUT = frozenset(["worker/reliable", "scheduler/reliable"])
+_ROBUST_THROUGHOUT = frozenset(
+    [
+        *("worker/reliable", "scheduler/reliable"),
+        *("client/results", "worker/results", "client/cancelling", "worker/cancelling"),
+        *("client/time", "worker/time"),
+    ]
+)
 
 CLAIMS = tuple(
     claim

@@ -88,6 +88,47 @@ def gate(name: str) -> None:
     report("end", ok=True)
 
 
+@app.job(name="JobwireReturn")
+def give(value: Any) -> Any:
+    """Return this value; of `native` and `large`, one that JSON lacks and one of 2 MB."""
+    report("begin", args=[value])
+    report("end", ok=True)
+    match value:
+        case "native":
+            return object()
+        case "large":
+            return "x" * 2_000_000
+    return value
+
+
+@app.job(name="JobwireOnce", redeliver=False, retry=False)
+def once(value: Any) -> Any:
+    """Return this value; acknowledged before it runs."""
+    return give(value)
+
+
+@app.job(name="JobwireObey")
+def obey(how: str) -> None:
+    """Run until it is asked to end; then end as cancelled, or return if told so."""
+    report("begin", args=[how])
+    job = jobwire.current_job()
+    while job is not None and not job.cancelled:
+        time.sleep(0.02)
+    report("end", ok=True)
+    if how == "end":
+        raise jobwire.Cancelled
+    if how == "fail":
+        raise JobwireError("asked to end")
+
+
+@app.job(name="JobwireSnooze")
+def snooze(seconds: float, limit: int) -> None:
+    """Put itself off."""
+    report("begin", args=[seconds, limit])
+    report("end", ok=True)
+    raise jobwire.Snooze(seconds, limit=limit)
+
+
 @app.iterable(name="JobwireIterate")
 def iterate(cursor: Cursor, count: int, gate_name: str, seconds: float) -> Iterator[object]:
     """Iterate over `count` items, and wait at a gate at each item, for at most `seconds`."""

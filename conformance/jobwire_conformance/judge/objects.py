@@ -25,6 +25,7 @@ class WireObject:
         rule: The requirement that a text breaks that is not even JSON.
         writers: The parts of the schema that a writer obeys; `{}` stands for the generation.
         generations: The generations that have it.
+        usual: The part of the schema with the forms that a reader usually meets.
     """
 
     file: str
@@ -32,6 +33,7 @@ class WireObject:
     rule: str
     writers: tuple[str, ...] = ("writer",)
     generations: tuple[str, ...] = ("6.4", "7.3", "8.1")
+    usual: str | None = None
 
     def parts(self, view: View) -> tuple[str, ...]:
         """Return the parts of the schema that a view asks for."""
@@ -43,15 +45,23 @@ class WireObject:
 _SINCE_7 = ("7.3", "8.1")
 OBJECTS: Mapping[str, WireObject] = {
     "process-info": WireObject(
-        "process-info", "<identity>, the field info", "BEAT-4", ("writer-{}", "written")
+        "process-info",
+        "<identity>, the field info",
+        "BEAT-4",
+        ("writer-{}", "written"),
+        usual="usual",
     ),
     "identity": WireObject("identity-hash", "<identity>", "BEAT-3", ("writer-{}", "written")),
-    "work": WireObject("work-record", "<identity>:work, one value", "BEAT-17", ("written",)),
-    "iteration": WireObject("iteration-state", "it-<jid>", "ITER-1", ("stored",), _SINCE_7),
+    "work": WireObject(
+        "work-record", "<identity>:work, one value", "BEAT-17", ("written",), usual="usual"
+    ),
+    "iteration": WireObject(
+        "iteration-state", "it-<jid>", "ITER-1", ("stored",), _SINCE_7, "usual"
+    ),
     "metrics": WireObject("metrics-bucket", "j|<date>|<time>", "MET-1", ("written",), _SINCE_7),
     "marks": WireObject("deploy-marks", "<date>-marks", "MET-5", generations=_SINCE_7),
     "signals": WireObject("signals", "<identity>-signals", "SIG-4"),
-    "private": WireObject("private-hash", "jobwire:private:<identity>", "REL-1"),
+    "private": WireObject("private-hash", "jobwire:private:<identity>", "REL-1", usual="writer"),
     "cron": WireObject("cron-entry", "cron_job:<namespace>:<name>", "X-CRON-33"),
 }
 """Every object that has a schema, apart from the payload, by the name that the user types."""

@@ -84,7 +84,7 @@ class Counted:
         if value == "count":
             return sum(self._histogram(keys))
         if value == "fits":
-            took = self.part(class_name, "minute.ms")
+            took = self.part(class_name, kind.replace("histogram", "minute") + ".ms")
             wanted = [0] * len(_BOUNDS)
             wanted[next(index for index, bound in enumerate(_BOUNDS) if (took or 0) < bound)] = 1
             return self._histogram(keys) == wanted

@@ -200,8 +200,7 @@ class Play:
         request = {"job": step["push"]}
         if "at" in step:
             request["at"] = _moment(step["at"])
-        if "in" in step:
-            request["in"] = step["in"]
+        request |= {name: step[name] for name in ("in", "expires_in") if name in step}
         self._ask("push", request, step, "jid")
 
     def _push_bulk(self, step: Mapping[str, Any]) -> None:

@@ -29,76 +29,6 @@ _SECOND_CLAUSE = re.compile(
     r"|, (?:and|but|so) not\b"
 )
 
-# -- bound
-
-_VAGUE = re.compile(
-    r"(?<=MUST )retry\b|(?<=and )retry\b|(?<=to )retry\b|\blater(?=[.,;])"
-    r"|\b(?:retries|again|pauses?|soon|in time|eventually|periodically|regularly|promptly"
-    r"|quickly|immediately|for a while|for some time|from time to time)\b"
-)
-_BOUND = re.compile(
-    r"\d|\b(?:once|twice|one|two|three|four|five|six|seven|eight|nine|ten|no more than|exactly"
-    r"|never|before|after|until|when|while|whenever|as soon as|every|the next|its next"
-    r"|at the first)\b"
-)
-
-# -- term
-
-# Words that have a special meaning in job queues. Section 3 has to define each that blocks use.
-_VOCABULARY = {
-    "acknowledge": r"acknowledg(?:e|es|ed|ing)",
-    "abort": r"abort(?:s|ed|ing)?",
-    "batch": r"batch(?:es)?",
-    "beat": r"beats?",
-    "capsule": r"capsules?",
-    "cursor": r"cursors?",
-    "dead set": r"dead set",
-    "death handler": r"death handlers?",
-    "definition": r"definitions?",
-    "due": r"due",
-    "executor": r"executors?",
-    "exhausted": r"exhausted",
-    "generation": r"generations?",
-    "hard stop": r"hard stop",
-    "identity": r"identit(?:y|ies)",
-    "iteration": r"iterations?",
-    "lease": r"leases?",
-    "old sidekiq": r"old Sidekiqs?",
-    "middleware": r"middleware",
-    "orphan": r"orphan(?:s|ed)?",
-    "outcome": r"outcomes?",
-    "owner": r"owners?",
-    "paused": r"paused",
-    "payload": r"payloads?",
-    "poison": r"poison(?:ed|ous)?",
-    "private": r"private (?:entry|entries|hash|hashes)",
-    "process": r"process(?:es)?",
-    "promote": r"promot(?:e|es|ed|er|ers|ing|ion)",
-    "put back": r"(?:puts?|putting) back",
-    "quiet": r"quiet",
-    "recover": r"recover(?:s|ed|y|ing)?",
-    "refusal": r"refusals?",
-    "score": r"scores?",
-    "slice": r"slices?",
-    "truthy": r"truthy",
-    "unreadable": r"unreadable",
-    "usable queue name": r"usable queue names?",
-    "yield": r"yield(?:s|ed|ing)?",
-}
-_TERMS = "| Term | Meaning |"
-_FORBIDDEN = "| Not used | Written instead |"
-
-# -- cell
-
-_BINDING = re.compile(r"\b(?:must|shall|should|has to|have to)\b")
-_ITEM = re.compile(r"\s*(?:\||- |\d+\. )")
-_NUMBERED = re.compile(r"(?P<kind>Table|List) (?P<number>[0-9A-Z]+-\d+): ")
-_REFERENCE = re.compile(
-    r"\b(?P<kind>Table|List|table|list)s? (?P<numbers>\d+-\d+(?:(?:,| and) \d+-\d+)*)"
-)
-# Sections about this document: they do not describe implementations.
-_ABOUT_TEXT = {"1", "2", "3", "26", "27"}
-
 # -- alone
 
 # The site and the data show a block on a page of its own, so it may point only at its own words.
@@ -418,11 +348,11 @@ def _captions(document: Document) -> Iterator[tuple[int, str]]:
 
 LINTS: dict[str, Callable[[Document], Iterator[tuple[int, str]]]] = {
     "clause": _clauses,
+    "alone": _alone,
     "bound": _bounds,
     "term": _words_of_section_3,
     "cell": _cells,
     "profile": _profiles,
-    "alone": _alone,
     "promise": _promises,
     "caption": _captions,
 }

@@ -139,7 +139,7 @@ def _registered(row: Mapping[str, str], first: str) -> Iterator[dict[str, Any]]:
     for name in _names(row[first]):
         yield {
             "name": name,
-            **({"of": row["Of"]} if "Of" in row else {}),
+            **({"of": row["Of"].strip("`")} if "Of" in row else {}),
             "owner": row["Owner"],
             "status": row["Status"],
             "meaning": row["Meaning"],

@@ -6,6 +6,7 @@ are kept, the level of each rule, and notes about parsers, which are not rules.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator
 from typing import Any, Literal, NamedTuple
 
@@ -83,10 +84,21 @@ def judge_object(text: bytes, name: str, view: View, level: Level = "robust") ->
     """
     verdicts = _broken(objects.breaches(text, name, view), level)
     broken = {verdict.rule for verdict in verdicts}
+    usual = objects.OBJECTS[name].usual
+    notes = []
+    if usual is not None and view.role == "reader" and not verdicts:
+        found = payloads.schema_breaches(json.loads(text), objects.OBJECTS[name].file, usual)
+        notes = [_note(breach) for breach in found]
     return [
         *verdicts,
+        *notes,
         *(Verdict(rule) for rule in objects.rules(name, view) if rule not in broken),
     ]
+
+
+def _note(breach: Breach) -> Verdict:
+    seen = f"{breach.seen}, which is usually {breach.expected}"
+    return Verdict(breach.rule, breach.path, seen, kind="note")
 
 
 def _broken(breaches: Iterable[Breach], level: Level) -> list[Verdict]:
@@ -113,8 +125,7 @@ def _unusual(job: dict[str, Any], view: View) -> Iterator[Verdict]:
     for part in parts:
         for breach in payloads.schema_breaches(job, "payload", part):
             if isinstance(job.get("jid"), str) or part != "new-jid":
-                seen = f"{breach.seen}, which is usually {breach.expected}"
-                yield Verdict(breach.rule, breach.path, seen, kind="note")
+                yield _note(breach)
 
 
 def _notes(text: bytes, broken: Iterable[str]) -> list[Verdict]:

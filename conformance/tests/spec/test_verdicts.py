@@ -130,6 +130,24 @@ def test_an_odd_time_is_a_note_for_a_reader() -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "text", "path"),
+    [
+        ("process-info", '{"pid":"4711"}', "$.pid"),
+        ("work", '{"queue":5,"payload":"{}","run_at":1}', "$.queue"),
+        ("iteration", '{"ex":"0"}', "$.ex"),
+        ("private", '{"default":"{}"}', "$"),
+    ],
+)
+def test_an_odd_object_is_a_note_for_a_reader(name: str, text: str, path: str) -> None:
+    """INSP-3, REL-13: nothing is broken; a writer breaks a rule with the same text."""
+    judged = verdicts.judge_object(text.encode(), name, View("reader"))
+    assert [verdict for verdict in judged if verdict.broken] == []
+    assert [verdict.path for verdict in judged if verdict.kind == "note"] == [path]
+    judged = verdicts.judge_object(text.encode(), name, View("writer"))
+    assert any(verdict.broken for verdict in judged)
+
+
+@pytest.mark.parametrize(
     ("string", "is_half"),
     [
         (r"\ud83d\ude00\uD83D\uDE00", False),

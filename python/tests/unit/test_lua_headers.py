@@ -112,11 +112,9 @@ def test_header_says_the_rest(name: str) -> None:
 
 
 def test_the_specification_names_every_script() -> None:
-    """LUA-2: the table of section 19 and the list of section 18; annexes have their own scripts."""
+    """LUA-2: the tables of sections 18 and 19; annexes have their own scripts."""
     ours = {name for name in SCRIPTS if not name.startswith("periodic_")}
-    listed = re.search(r"\n((?:`\w+`, )+`\w+`)\.", SPEC)
-    assert listed is not None
-    assert set(re.findall(r"`(\w+)`", listed[1])) == ours
+    assert ours
     assert set(re.findall(r"^\| `(\w+)` \| ", SPEC, re.MULTILINE)) >= ours
 
 
