@@ -55,13 +55,13 @@ _PROFILES = (
     *("worker/metrics", "worker/reliable", "scheduler/core", "scheduler/reliable"),
     *("inspector/read", "inspector/write"),
     *("scheduler/periodic", "inspector/periodic"),  # of annexes, as the next lines
-    *("client/results", "worker/results", "client/cancelling", "worker/cancelling"),
+    *("worker/results", "client/cancelling", "worker/cancelling"),
     *("client/time", "worker/time"),
 )
 _ROBUST_THROUGHOUT = frozenset(
     [
         *("worker/reliable", "scheduler/reliable"),
-        *("client/results", "worker/results", "client/cancelling", "worker/cancelling"),
+        *("worker/results", "client/cancelling", "worker/cancelling"),
         *("client/time", "worker/time"),
     ]
 )

@@ -51,6 +51,7 @@ AREAS = {
     "scheduler": ("sched",),
     "inspector": ("inspect",),
     "periodic": ("cron", "periodic"),
+    "annexes": ("cancel", "result", "time"),
 }
 NAMESPACED = {
     **{"namespace-bulk": "client", "namespace-client": "client"},
