@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from jobwire_conformance.run.transactions import executed
 from jobwire_conformance.wire.call import Call, name_of
 from jobwire_conformance.wire.faults import (
     FAULTS,
@@ -149,3 +150,20 @@ def test_an_effect_is_a_write_that_changed_something(
 ) -> None:
     assert has_effect(call(words, reply)) is changed
     assert not has_effect(call(words, reply, transaction=True))
+
+
+@pytest.mark.parametrize(
+    ("last", "reply", "names"),
+    [
+        ("EXEC", b"*1\r\n:1\r\n", ["MULTI", "ZREM a x", "EXEC", "GET a"]),
+        ("EXEC", b"-EXECABORT Transaction discarded because of previous errors.\r\n", ["GET a"]),
+        ("DISCARD", b"+OK\r\n", ["GET a"]),
+    ],
+)
+def test_commands_of_a_transaction_that_ends_without_effect_do_not_count(
+    last: str, reply: bytes, names: list[str]
+) -> None:
+    """A worker may queue commands at its start to find out what its user may do."""
+    calls = [call(words, b"+QUEUED\r\n", transaction=True) for words in ("MULTI", "ZREM a x")]
+    calls += [call(last, reply), call("GET a", b"$1\r\nx\r\n")]
+    assert [b" ".join(each.words).decode() for each in executed(calls)] == names
