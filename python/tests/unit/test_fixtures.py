@@ -45,7 +45,6 @@ def entries(file: str) -> list[dict[str, Any]]:
 @functools.cache
 def validator(kind: str) -> Draft202012Validator:
     schema = json.loads((REPOSITORY / "schema" / "fixture.json").read_text("utf-8"))
-    Draft202012Validator.check_schema(schema)
     del schema["anyOf"]
     return Draft202012Validator(schema | {"$ref": f"#/$defs/{kind}"})
 
