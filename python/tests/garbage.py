@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import gc
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Any
 
 import pytest
@@ -32,7 +32,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_collection() -> Iterator[object]:
+def pytest_collection() -> Generator[None, object, object]:
     """Look for no garbage among the tests, and leave them out of later collections."""
     gc.disable()
     try:
@@ -44,7 +44,7 @@ def pytest_collection() -> Iterator[object]:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_protocol() -> Iterator[object]:
+def pytest_runtest_protocol() -> Generator[None, object, object]:
     """Leave what such a test has made for good out of later collections as well.
 
     Only here, when pytest has dropped the values of the fixtures: a frozen cycle stays for ever.

@@ -17,6 +17,7 @@ from jobwire.protocol.results import ResultToStore
 from jobwire.protocol.wire import Script
 from jobwire_conformance.data import scripts
 from jobwire_conformance.judge import contracts
+from tests.rows import over
 
 KEYS = Keys()
 ME = "app-1:4711:0123456789ab"
@@ -63,7 +64,7 @@ def test_the_first_wrong_value_is_named() -> None:
     assert fault(done, arguments=["5", "0", "1", "default"]) == "ARGV[4] = default"
 
 
-@pytest.mark.parametrize(
+@over(
     ("name", "keys", "arguments", "says"),
     [
         ("fetch", ["queue:a"], [ME, "1", "1", "b"], "ARGV queue name b for queue:a"),

@@ -18,6 +18,7 @@ from jobwire_conformance.wire.faults import (
     on_key,
 )
 from jobwire_conformance.wire.points import Point, has_effect, points_of
+from tests.rows import over
 
 CUT = Cut("before")
 
@@ -48,7 +49,7 @@ PUTS = [
 TAKES = ["RPOP queue:a", "BRPOP queue:a 1", "ZREM queue:a x", "DEL queue:a", "LMOVE queue:a b"]
 
 
-@pytest.mark.parametrize("command", PUTS + TAKES)
+@over("command", PUTS + TAKES)
 def test_a_rule_for_an_effect_strikes_whatever_has_it(command: str) -> None:
     words = [word.encode() for word in command.split()]
     both = words[0] in (b"EVALSHA", b"FCALL", b"MODULE.PUT", b"RENAME", b"LMOVE")
@@ -127,7 +128,7 @@ def test_points_are_numbered_by_label() -> None:
     assert struck(points[2].rule(action), *((point.label, 1) for point in points)) == [2]
 
 
-@pytest.mark.parametrize(
+@over(
     ("words", "reply", "changed"),
     [
         ("HSETNX h f 1", b":1\r\n", True),

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 
-import pytest
-
 from tests.model import page, plan
+from tests.rows import over
 
 PAGE = page.PAGE.read_text(encoding="utf-8")
 SPEC = (plan.LUA.parent / "SPEC.md").read_text(encoding="utf-8")
@@ -37,7 +36,7 @@ def test_every_planted_mistake_is_in_the_plan() -> None:
     assert {*names} == plan.names_of_mistakes()
 
 
-@pytest.mark.parametrize("mistake", plan.MISTAKES, ids=lambda mistake: mistake.name)
+@over("mistake", plan.MISTAKES, ids=lambda mistake: mistake.name)
 def test_a_mistake_breaks_a_requirement_and_a_property(mistake: plan.Mistake) -> None:
     assert mistake.found_by in plan.PROPERTIES
     assert f"**[{mistake.requirement}]**" in SPEC

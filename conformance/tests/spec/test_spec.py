@@ -10,6 +10,7 @@ import pytest
 from jobwire_conformance.spec import document
 from jobwire_conformance.spec.citations import cited, named
 from jobwire_conformance.spec.document import CITATION, Malformed, keywords_of, read
+from tests.rows import over
 
 ROOT = Path(__file__).resolve().parents[3]
 SPEC = read((ROOT / "SPEC.md").read_text(encoding="utf-8"))
@@ -41,7 +42,7 @@ Why: so.
 """
 
 
-@pytest.mark.parametrize(
+@over(
     "head",
     [
         "> **[KEY-01]** · client/core · interop · all · since 1.0 · test: wire",

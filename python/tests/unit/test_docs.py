@@ -194,7 +194,7 @@ def test_section_26_of_the_specification_repeats_the_frequent_traps() -> None:
     assert frequent
 
 
-@pytest.mark.parametrize(
+@over(
     ("answer", "right"),
     [
         ("AREA-1", True),
@@ -232,7 +232,7 @@ def test_cited_ids_exist(page: Path) -> None:
         assert set(CITATION.findall(text)) - IDS == set()
 
 
-@pytest.mark.parametrize(
+@over(
     "link",
     ["no.md", "../README.md", "/etc/passwd", "#no", "README.md#no", "docs/#no", "http://no", "x:y"],
 )
@@ -453,7 +453,7 @@ def test_every_fence_begins_a_line(page: Path) -> None:
     assert re.findall(r"^ *(?:```|~~~).*$", rest, re.MULTILINE) == []
 
 
-@pytest.mark.parametrize(
+@over(
     ("kind", "code"),
     [
         ("", "x\n"),

@@ -89,7 +89,7 @@ def test_a_panel_shows_metrics_that_exist(title: str, expression: str, legend: s
     assert set(re.findall(r"\{\{(\w+)\}\}", legend)) <= labels
 
 
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule["alert"])
+@over("rule", RULES, ids=lambda rule: rule["alert"])
 def test_an_alert_is_about_metrics_that_exist(rule: dict[str, object]) -> None:
     expression = str(rule["expr"])
     assert faults(expression) == []

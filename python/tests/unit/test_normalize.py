@@ -13,6 +13,7 @@ from jobwire.errors import InvalidJob
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.normalize import JobFields, build, check_options, finalize
 from jobwire.protocol.times import Generation
+from tests.rows import over
 
 NOW = 1_786_960_000.25
 JID = "9f2c1b7a4d3e5f60718293a4"
@@ -105,13 +106,13 @@ def pairs(table: list[tuple[str, list[Any]]]) -> list[tuple[str, Any]]:
     return [(option, value) for option, values in table for value in values]
 
 
-@pytest.mark.parametrize(("option", "value"), pairs(ACCEPTED))
+@over(("option", "value"), pairs(ACCEPTED))
 def test_accepted_options(option: str, value: Any) -> None:
     """PUSH-4: valid options are written."""
     assert f'"{option}":'.encode() in text(make(**{option: value}))
 
 
-@pytest.mark.parametrize(("option", "value"), pairs(REFUSED))
+@over(("option", "value"), pairs(REFUSED))
 def test_refused_options(option: str, value: Any) -> None:
     """PUSH-4: the error names the option."""
     with pytest.raises(InvalidJob) as caught:
@@ -119,7 +120,7 @@ def test_refused_options(option: str, value: Any) -> None:
     assert (caught.value.rule, caught.value.field) == ("PUSH-4", option)
 
 
-@pytest.mark.parametrize(("option", "value"), pairs(REFUSED))
+@over(("option", "value"), pairs(REFUSED))
 def test_options_that_middleware_spoils(option: str, value: Any) -> None:
     """PUSH-4 and PUSH-18: the item is checked again after middleware."""
     with pytest.raises(InvalidJob) as caught:
@@ -173,7 +174,7 @@ def put(field: Any, value: Any) -> Callable[[JobFields], None]:
     return lambda item: item.update({field: value})
 
 
-@pytest.mark.parametrize(
+@over(
     ("spoil", "field"),
     [
         (drop("class"), "class"),

@@ -11,6 +11,7 @@ from jobwire.console.ops.doctor import Finding, Limits, examine
 from jobwire.console.ops.doctor_facts import PlaceSize, PrivateHash, Survey
 from jobwire.inspect.summary import QueueSummary
 from jobwire.protocol.keys import Keys
+from tests.rows import over
 from tests.unit.test_ops_explain import NOW, process
 
 INFO = {
@@ -83,7 +84,7 @@ def test_confirmations_are_compared_with_replicas(
     assert all(says in one.sentence for one in findings)
 
 
-@pytest.mark.parametrize(
+@over(
     ("info", "expected"),
     [
         ({"redis_version": "6.0.16"}, [("server-too-old", "error")]),
@@ -194,7 +195,7 @@ def test_held_jobs() -> None:
     assert names(private=[unnamed]) == [("private-hash-without-owner", "warning")]
 
 
-@pytest.mark.parametrize(
+@over(
     ("queues", "expected"),
     [
         ([queue()], []),

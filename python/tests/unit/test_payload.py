@@ -9,6 +9,7 @@ import pytest
 
 from jobwire.errors import MalformedPayload
 from jobwire.protocol.payload import Job, LazyJob, decode, edit, encode
+from tests.rows import over
 
 FULL = (
     b'{"retry":true,"queue":"default","args":[1,"x"],"class":"HardJob",'
@@ -20,7 +21,7 @@ def job(text: bytes) -> Job:
     return decode(text, "default")
 
 
-@pytest.mark.parametrize(
+@over(
     ("value", "text"),
     [
         ({"a": [1, None, True, "x"]}, b'{"a":[1,null,true,"x"]}'),
@@ -105,7 +106,7 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize("text", BAD.values(), ids=BAD)
+@over("text", BAD.values(), ids=BAD)
 def test_what_is_not_json_is_malformed(text: bytes) -> None:
     """EXEC-3 and SEC-1: it is not a payload, and is not read as another format."""
     with pytest.raises(MalformedPayload) as caught:
@@ -233,7 +234,7 @@ def test_get_and_repr() -> None:
     assert repr(decoded) == "<Job HardJob jid=9f2c1b7a4d3e5f60718293a4 queue=default>"
 
 
-@pytest.mark.parametrize(
+@over(
     ("before", "changes", "after"),
     [
         (b'{"a":1,"b":2}', {"c": 3}, b'{"a":1,"b":2,"c":3}'),

@@ -15,6 +15,7 @@ import pytest
 from jobwire import ConfigError
 from jobwire.periodic.line import parse
 from jobwire.periodic.zones import local_zone, offset_at
+from tests.rows import over
 
 DAY = 86_400
 
@@ -52,7 +53,7 @@ def of_day(line: str, day: str) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize(
+@over(
     ("line", "expected"),
     [
         ("*/5 * * * *", ["2026-02-11 13:35:00", "2026-02-11 13:30:00", "2026-02-11 13:25:00"]),
@@ -84,7 +85,7 @@ def test_lines_mean_what_they_mean_to_sidekiq_cron(line: str, expected: list[str
     assert latest(line, "2026-02-11 13:37:31") == expected
 
 
-@pytest.mark.parametrize(
+@over(
     ("line", "text"),
     [
         ("", "it is empty"),
@@ -121,7 +122,7 @@ def test_a_line_that_is_not_understood_is_refused_by_name(line: str, text: str) 
 BERLIN = "Europe/Berlin"
 
 
-@pytest.mark.parametrize(
+@over(
     ("line", "day", "expected"),
     [
         (f"30 2 * * * {BERLIN}", "2026-03-29", []),

@@ -12,6 +12,7 @@ from jobwire.protocol.keys import Keys
 from jobwire.protocol.promotion import first_wait, next_wait, promote_batch, promoted
 from jobwire.protocol.times import Generation
 from jobwire.protocol.wire import Command, Script, Step
+from tests.rows import over
 
 NOW = 1_795_192_067.25
 
@@ -149,7 +150,7 @@ def test_first_wait(interval: float | None, jitter: float, seconds: float) -> No
     assert first_wait(interval, jitter=jitter) == seconds
 
 
-@pytest.mark.parametrize(
+@over(
     ("interval", "processes", "jitter", "seconds"),
     [
         (None, 0, 0.0, 2.5),

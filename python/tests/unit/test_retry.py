@@ -20,6 +20,7 @@ from jobwire.protocol.retry import (
     retry_delay,
 )
 from jobwire.protocol.times import Generation, stamp
+from tests.rows import over
 
 NOW = 1_795_192_067.25
 ABSENT = object()
@@ -109,7 +110,7 @@ LIMITS: list[tuple[dict[str, Any], type]] = [
 ]
 
 
-@pytest.mark.parametrize(("fields", "kind"), LIMITS, ids=[json.dumps(f) for f, _ in LIMITS])
+@over(("fields", "kind"), LIMITS, ids=[json.dumps(f) for f, _ in LIMITS])
 def test_retry_and_count(fields: dict[str, Any], kind: type) -> None:
     """RETRY-1: the meaning of the values. RETRY-5: `retry: n` is at most n + 1 runs."""
     assert type(fail(fields)) is kind
@@ -172,9 +173,7 @@ TIME_LIMITS: list[tuple[dict[str, Any], type]] = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("fields", "kind"), TIME_LIMITS, ids=[json.dumps(f)[:70] for f, _ in TIME_LIMITS]
-)
+@over(("fields", "kind"), TIME_LIMITS, ids=[json.dumps(f)[:70] for f, _ in TIME_LIMITS])
 def test_retry_for(fields: dict[str, Any], kind: type) -> None:
     """RETRY-6, RETRY-21: replaces the count, also 0; failed_at of either generation (GEN-3)."""
     assert type(fail({"retry": True} | fields)) is kind
@@ -270,7 +269,7 @@ def test_error_message(message: str, kept: str) -> None:
     assert decode(outcome.text, "q").get("error_message") == kept
 
 
-@pytest.mark.parametrize(
+@over(
     ("wanted", "lines"),
     [
         (True, ["line 1", "line 2", "line 3"]),

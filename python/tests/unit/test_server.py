@@ -8,6 +8,7 @@ from jobwire.errors import RedisRefused
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.server import UnfitServer, check_server, parse_info
 from jobwire.protocol.wire import command
+from tests.rows import over
 
 
 def check(fields: dict[str, str], namespace: str = "") -> tuple[str, str, int]:
@@ -57,7 +58,7 @@ def test_eviction(policy: str, warnings: int) -> None:
     assert all(policy in warning and "noeviction" in warning for warning in texts)
 
 
-@pytest.mark.parametrize(
+@over(
     ("namespace", "fits"),
     [
         *((name, False) for name in ("", "app:", "{}:", "}x{", "{}{a}:", "{a", "a}")),

@@ -19,9 +19,10 @@ from jobwire.inspect.filters import Filter
 from jobwire.inspect.fleet import Fleet
 from jobwire.inspect.formats import seconds
 from jobwire.inspect.summary import QueueSummary
+from tests.rows import over
 
 
-@pytest.mark.parametrize(
+@over(
     ("line", "only"),
     [
         ("", Filter()),
