@@ -37,7 +37,7 @@ def over(
             for label, row in zip(labels, values, strict=True):
                 try:
                     test(**fixtures, **dict(zip(keys, row, strict=True)))
-                # All faults are named in one run, that of an exception which was not raised too.
+                # All faults are named in one run, also that of an exception which was not raised.
                 except (Exception, pytest.fail.Exception) as error:  # noqa: BLE001
                     faults.append(f"{label}: {type(error).__name__}: {error}")
             if faults:
