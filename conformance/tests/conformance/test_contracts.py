@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from jobwire.protocol.dead_set import DeadSetLimits
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.reliable import (
@@ -44,7 +42,7 @@ def fault(call: Script, *, keys: int = 0, arguments: list[str] | None = None) ->
     )
 
 
-@pytest.mark.parametrize("call", CALLS, ids=lambda call: call.name)
+@over("call", CALLS, ids=lambda call: call.name)
 def test_calls_of_the_reference_keep_the_contracts(call: Script) -> None:
     """LUA-4: and a call with a key less, or without arguments, does not."""
     assert fault(call) is None

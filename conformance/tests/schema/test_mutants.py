@@ -196,7 +196,7 @@ def test_info_mutant_is_rejected(field: str, value: object, requirement: str) ->
     assert any(f"[{requirement}]" in blame for blame in rejected_by)
 
 
-@pytest.mark.parametrize(
+@over(
     ("field", "value", "requirement"),
     [
         ("queue", ABSENT, "BEAT-17"),

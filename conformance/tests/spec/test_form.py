@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import pytest
-
 from jobwire_conformance.spec import checks, form_lints, lints
 from jobwire_conformance.spec.document import read
 from tests.rows import over
@@ -116,7 +114,7 @@ def test_a_number_of_a_figure_is_used_once() -> None:
     assert hits(SOUND + figure) == [("caption", "Figure 5-1 is already on line 41")]
 
 
-@pytest.mark.parametrize(
+@over(
     "words",
     [
         "look (RETRY-4)",

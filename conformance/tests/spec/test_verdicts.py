@@ -129,7 +129,7 @@ def test_an_odd_time_is_a_note_for_a_reader() -> None:
     assert broken(odd, EIGHT) == {"GEN-2": "$.created_at"}
 
 
-@pytest.mark.parametrize(
+@over(
     ("string", "is_half"),
     [
         (r"\ud83d\ude00\uD83D\uDE00", False),

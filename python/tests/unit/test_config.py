@@ -26,7 +26,7 @@ def without(*names: str) -> dict[str, str]:
     return {name: value for name, value in ALL.items() if name not in names}
 
 
-@pytest.mark.parametrize(
+@over(
     ("explicit", "environ", "found"),
     [
         ("redis://given", ALL, ("redis://given", "as given")),
@@ -57,7 +57,7 @@ def test_a_provider_that_is_a_url_is_explained() -> None:
         redis_url(None, {"REDIS_PROVIDER": "redis://user:secret@host"})
 
 
-@pytest.mark.parametrize(
+@over(
     ("specs", "queues"),
     [
         ([], {}),
@@ -166,7 +166,7 @@ def test_settings_cannot_change_later() -> None:
         WorkerConfig().timeout = 1  # type: ignore[misc]
 
 
-@pytest.mark.parametrize(
+@over(
     "url",
     [
         "redis://localhost:6379/0",

@@ -142,9 +142,7 @@ def evaluate(code: str) -> None:
             eval(re.sub(r"^(@|raise |app = )", "", code), values | {"jid": jid})
 
 
-@pytest.mark.parametrize(
-    "code", ["@app.nope", "retyr=5", "add.nope(1)", "raise Nope(1)", "testing.nope"]
-)
+@over("code", ["@app.nope", "retyr=5", "add.nope(1)", "raise Nope(1)", "testing.nope"])
 def test_a_promise_that_is_not_kept_is_found(code: str) -> None:
     with pytest.raises((AttributeError, NameError, ConfigError)):
         evaluate(code)

@@ -45,7 +45,7 @@ def raised(error: BaseException) -> BaseException:
         return caught
 
 
-@pytest.mark.parametrize(
+@over(
     ("error", "name"),
     [
         (ValueError("x"), "ValueError"),

@@ -104,7 +104,7 @@ def test_file_follows_the_schema(line: dict[str, Any]) -> None:
     validator(line["kind"]).validate(entries(line["file"]))
 
 
-@pytest.mark.parametrize(
+@over(
     "spoilt",
     [
         {"outcome": "skip"},

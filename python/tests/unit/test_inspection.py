@@ -192,7 +192,7 @@ def test_json_holds_nothing_that_steers() -> None:
     assert json.loads(line) == value
 
 
-@pytest.mark.parametrize("width", [20, 40, 60, 80, 200])
+@over("width", [20, 40, 60, 80, 200])
 def test_a_table_fits(width: int) -> None:
     """Wide columns share the remaining width, and optional columns are dropped."""
     columns = [

@@ -40,7 +40,7 @@ def test_a_cursor_comes_back(value: Any) -> None:
     assert (again.executions, again.resumed, again.runtime) == (2, True, 1.0)
 
 
-@pytest.mark.parametrize(
+@over(
     ("value", "problem"),
     [
         ((1, 2), r"cursor \(1, 2\): cursor: \(1, 2\) is tuple, for which JSON has no type"),

@@ -272,7 +272,7 @@ def test_planted_faults_are_found(source: str, place: str) -> None:
     assert faults(source, place) != []
 
 
-@pytest.mark.parametrize(
+@over(
     ("source", "place"),
     [
         ("import datetime", "protocol"),

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 
-import pytest
-
 from jobwire.connection import resources
 from jobwire.connection.scripts import script
 from tests.rows import over
@@ -135,7 +133,7 @@ SOUND = (
 )
 
 
-@pytest.mark.parametrize(
+@over(
     ("old", "new"),
     [
         ("ARGV[1]  c", "ARGV[1]  c    ARGV[2]  d"),
@@ -150,7 +148,7 @@ def test_planted_untruths_are_found(old: str, new: str) -> None:
     assert header_faults(SOUND.replace(old, new, 1)) != []
 
 
-@pytest.mark.parametrize(
+@over(
     "call",
     [
         'redis.call("GET", "queues")',

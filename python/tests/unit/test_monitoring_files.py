@@ -100,7 +100,7 @@ def test_an_alert_is_about_metrics_that_exist(rule: dict[str, object]) -> None:
     assert set(rule) <= {"alert", "expr", "for", "labels", "annotations"}
 
 
-@pytest.mark.parametrize(
+@over(
     "expression",
     [
         "jobwire_queue_size > 1",

@@ -5,8 +5,6 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-import pytest
-
 from jobwire.console.ops.doctor import Finding, Limits, examine
 from jobwire.console.ops.doctor_facts import PlaceSize, PrivateHash, Survey
 from jobwire.inspect.summary import QueueSummary
@@ -63,7 +61,7 @@ def test_a_healthy_redis_has_no_finding() -> None:
     assert found() == []
 
 
-@pytest.mark.parametrize(
+@over(
     ("asked", "replicas", "code", "says"),
     [
         (None, 2, "", ""),
@@ -108,7 +106,7 @@ def test_the_server(info: dict[str, str], expected: list[tuple[str, str]]) -> No
     assert names(info=info) == expected
 
 
-@pytest.mark.parametrize(
+@over(
     ("aof", "settings", "expected"),
     [
         ("0", {"save": ""}, [("no-persistence", "warning")]),

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import pytest
-
 from jobwire.console.ops.explain import Explanation, explain
 from jobwire.console.ops.locate import JobFacts, QueueFacts, Whereabouts
 from jobwire.inspect.entry import entry
@@ -223,7 +221,7 @@ def test_a_dead_job(fields: dict[str, Any], code: str) -> None:
     assert codes(in_set("dead", NOW - 9, **fields)) == [code]
 
 
-@pytest.mark.parametrize("place", ["queue:q", "schedule", "retry", "dead", "unreadable"])
+@over("place", ["queue:q", "schedule", "retry", "dead", "unreadable"])
 def test_an_unreadable_payload(place: str) -> None:
     one = Whereabouts(place, entry(b"{", place, NOW - 9), ahead=0, queue="q")
     assert codes(one) == ["unreadable"]

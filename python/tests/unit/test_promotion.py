@@ -27,7 +27,7 @@ RETRIED = (
 )
 
 
-@pytest.mark.parametrize(
+@over(
     ("text", "generation", "queue", "moved"),
     [
         (SCHEDULED, 8, "low", SCHEDULED[:-1] + b',"enqueued_at":1795192067250}'),
@@ -59,7 +59,7 @@ def test_promoted(text: bytes, generation: Generation, queue: str, moved: bytes)
     assert promoted(text, now=NOW, generation=generation) == (queue, moved)
 
 
-@pytest.mark.parametrize(
+@over(
     ("text", "rule"),
     [
         (b"", "EXEC-3"),
@@ -141,7 +141,7 @@ def test_a_bad_member_does_not_keep_the_others() -> None:
     assert [member for member, _ in result.killed] == [b"\xff"]
 
 
-@pytest.mark.parametrize(
+@over(
     ("interval", "jitter", "seconds"),
     [(None, 0.0, 10.0), (None, 0.5, 12.5), (3.0, 0.0, 0.0), (3.0, 0.5, 1.5), (60.0, 0.5, 2.5)],
 )

@@ -235,7 +235,7 @@ def test_a_time_limit_ends_without_a_time(failed_at: Any, generation: Generation
     assert stored(fail(without)).get("failed_at", ABSENT) == failed_at  # PAY-7: nothing needs it
 
 
-@pytest.mark.parametrize(
+@over(
     ("fields", "queue"),
     [
         ({"queue": "low"}, "critical"),
@@ -250,7 +250,7 @@ def test_stored_queue(fields: dict[str, Any], queue: str) -> None:
     assert stored(fail({"retry": True} | fields, queue="critical"))["queue"] == queue
 
 
-@pytest.mark.parametrize(
+@over(
     ("message", "kept"),
     [
         ("", ""),
@@ -318,7 +318,7 @@ def test_what_the_job_did_to_its_arguments_is_not_stored() -> None:
     assert outcome.text.startswith(text[:-1])
 
 
-@pytest.mark.parametrize(
+@over(
     ("dead", "kind"),
     [(False, Discard), (True, Kill), (None, Kill), (0, Kill), ("false", Kill)],
 )
@@ -338,7 +338,7 @@ def test_a_buried_job_tells_why() -> None:
 APPENDIX_B = {0: (15, 24), 1: (16, 35), 2: (31, 60), 5: (640, 699), 24: (331_791, 332_040)}
 
 
-@pytest.mark.parametrize("count", APPENDIX_B)
+@over("count", APPENDIX_B)
 def test_delay(count: int) -> None:
     """RETRY-4, RETRY-15: smallest and largest of SPEC.md's appendix B, in whole seconds."""
     smallest, largest = APPENDIX_B[count]

@@ -16,13 +16,13 @@ def check(fields: dict[str, str], namespace: str = "") -> tuple[str, str, int]:
     return info.product, info.version, len(info.warnings)
 
 
-@pytest.mark.parametrize("version", ["6.2.0", "6.2", "7.0.15", "8.1.7", "10.0.0", "255.255.255"])
+@over("version", ["6.2.0", "6.2", "7.0.15", "8.1.7", "10.0.0", "255.255.255"])
 def test_new_enough(version: str) -> None:
     """ENV-1."""
     assert check({"redis_version": version}) == ("Redis", version, 0)
 
 
-@pytest.mark.parametrize("version", ["6.0.16", "6.1.9", "5.0", "4.0.9", "2.8.24", "0.1"])
+@over("version", ["6.0.16", "6.1.9", "5.0", "4.0.9", "2.8.24", "0.1"])
 def test_too_old(version: str) -> None:
     """ENV-10: the message names the version found and the versions needed."""
     with pytest.raises(UnfitServer, match=rf"Redis {version} .*Redis 6\.2 or Valkey 7\.2"):

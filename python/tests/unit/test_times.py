@@ -18,7 +18,7 @@ NOW = 1_795_192_067.0
 HUGE = 10**400
 
 
-@pytest.mark.parametrize(
+@over(
     ("now", "generation", "text"),
     [
         (1795192067.25, 7, b"1795192067.25"),
@@ -123,7 +123,7 @@ def test_a_possible_time_is_returned_as_it_is(value: float) -> None:
     assert times.epoch(value) is value
 
 
-@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, True, "5", 10**11])
+@over("value", [math.nan, math.inf, -math.inf, True, "5", 10**11])
 def test_conveniences_refuse_what_is_no_time(value: Any) -> None:
     """SCHED-4: also if a number may be a delay."""
     with pytest.raises(InvalidJob) as caught:

@@ -214,7 +214,7 @@ def test_the_files_to_judge_are_those_of_the_project() -> None:
     assert not any(is_under(name, SKIPPED) for name in names)
 
 
-@pytest.mark.parametrize("prefix", SKIPPED)
+@over("prefix", SKIPPED)
 def test_the_lists_name_no_path_in_vain(prefix: str) -> None:
     assert (ROOT / prefix).is_dir() if prefix.endswith("/") else (ROOT / prefix).is_file()
 
