@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from functools import cache
 from typing import Any, TypeVar
 
 import redis
+import redis.utils
 
 from jobwire_conformance.sandbox.local_server import LocalServer, bundled_program
 from jobwire_conformance.sandbox.reaper import Reaper
@@ -22,6 +24,9 @@ __all__ = [
 ]
 
 T = TypeVar("T")
+
+# redis-py reads the version from its metadata on disk for every connection.
+redis.utils.get_lib_version = cache(redis.utils.get_lib_version)
 
 
 def wait_until(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import gc
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Any
 
 import pytest
@@ -31,11 +31,30 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("filterwarnings", "ignore:It looks like .register_random.")
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_collection_finish() -> None:
-    """Take all that lives now out of later collections, which makes them quick."""
-    gc.collect()
-    gc.freeze()
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Look for no garbage among the tests, and leave them out of later collections."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.collect()
+        gc.freeze()
+        gc.enable()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol() -> Generator[None, object, object]:
+    """Leave what such a test has made for good out of later collections as well.
+
+    Only here, when pytest has dropped the values of the fixtures: a frozen cycle stays for ever.
+    """
+    try:
+        return (yield)
+    finally:
+        if _heard:
+            gc.collect()
+            gc.freeze()
 
 
 @pytest.fixture(autouse=True)

@@ -9,6 +9,8 @@ import inspect
 from collections.abc import Callable, Iterable
 from typing import Any
 
+import pytest
+
 __all__ = ["over"]
 
 
@@ -35,7 +37,8 @@ def over(
             for label, row in zip(labels, values, strict=True):
                 try:
                     test(**fixtures, **dict(zip(keys, row, strict=True)))
-                except Exception as error:  # noqa: BLE001 - all faults are named in one run
+                # All faults are named in one run, also that of an exception which was not raised.
+                except (Exception, pytest.fail.Exception) as error:  # noqa: BLE001
                     faults.append(f"{label}: {type(error).__name__}: {error}")
             if faults:
                 raise AssertionError(f"{len(faults)} of {len(values)} rows:\n" + "\n".join(faults))

@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -38,6 +39,23 @@ def free_port() -> int:
 def brisk(**seconds: Any) -> Timings:
     """Return timings with which an idle worker stops soon, changed by the arguments."""
     return Timings(**{"stop_check_interval": 0.02, "brpop_timeout": 0.1, **seconds})
+
+
+class Gate:
+    """A job `Take` that reports its start and waits for the test."""
+
+    def __init__(self) -> None:
+        self.app = App()
+        self.entered: list[Any] = []
+        self.open = threading.Event()
+        self.app.job(name="Take")(self._run)
+
+    def _run(self, arg: Any) -> None:
+        self.entered.append(arg)
+        while not self.open.wait(0.01):  # in steps, so that an interruption can arrive
+            pass
+        if arg == "fails":
+            raise ValueError
 
 
 @contextmanager

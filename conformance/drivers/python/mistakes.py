@@ -28,6 +28,7 @@ from jobwire.protocol.wire import Batch, command
 from jobwire.worker import Timings
 from jobwire.worker.background.poller import Poller
 from jobwire.worker.fetch.reliable import ReliableFetcher
+from jobwire.worker.process import process
 
 
 def keep_connection() -> None:
@@ -136,6 +137,7 @@ def never_leave() -> None:
     """Stay until the server has stored the last outcome. [SIG-12]"""
     timeout: Any = property(lambda _: 3600.0, lambda *_: None)
     Timings.outcome_close_timeout = timeout
+    process.STOP_GRACE_S = 3600.0  # after which a process ends whose stop hangs
 
 
 def replace_halves() -> None:

@@ -15,6 +15,7 @@ from jobwire_conformance.cases.predicates import Predicate, Raw, named, predicat
 from jobwire_conformance.cases.values import members, plain
 from jobwire_conformance.errors import SuiteFault, Unbound
 from jobwire_conformance.run.metrics import histogram_key
+from jobwire_conformance.run.transactions import executed
 from jobwire_conformance.sandbox.idle import FORGOTTEN_S, Event
 from jobwire_conformance.sandbox.processes import wait_for
 from jobwire_conformance.sandbox.sandbox import Sandbox
@@ -249,7 +250,7 @@ class State:
                 calls = [call for name, call in self.sandbox.calls() if name == argument]
                 return sum(isinstance(call.action, Delay) for call in calls)
             case "looks":
-                calls = self.sandbox.workers[argument].proxy.snapshot()
+                calls = [*executed(self.sandbox.workers[argument].proxy.snapshot())]
                 keys = {self.key("schedule").encode(), self.key("retry").encode()}
                 return sum(call.reply is not None and bool(keys & {*call.words}) for call in calls)
             case "exit":

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from jobwire_conformance.wire.call import Call
 
-__all__ = ["burst", "units"]
+__all__ = ["burst", "executed", "units"]
 
 
 def units(calls: Sequence[Call]) -> Iterator[list[Call]]:
@@ -18,6 +18,14 @@ def units(calls: Sequence[Call]) -> Iterator[list[Call]]:
             if not call.transaction:
                 yield unit
                 unit = []
+
+
+def executed(calls: Sequence[Call]) -> Iterator[Call]:
+    """Yield the commands except those of transactions that were aborted or discarded."""
+    for unit in units(calls):
+        *queued, last = unit
+        if not queued or (last.name == b"EXEC" and not (last.reply or b"").startswith(b"-")):
+            yield from unit
 
 
 def burst(calls: Sequence[Call]) -> int:

@@ -11,6 +11,7 @@ from harness.servers import Server
 from jobwire_conformance.errors import EnvironmentFault
 from jobwire_conformance.wire.commands import COMMANDS, keys_of, spec_of
 from jobwire_conformance.wire.link import Link
+from tests.rows import over
 
 # A call of each command whose keys depend on a count, a keyword or a subcommand.
 CALLS = [
@@ -116,9 +117,7 @@ def test_an_unknown_command_counts_as_a_write_with_any_key() -> None:
     assert keys_of([]) == []
 
 
-@pytest.mark.parametrize(
-    "words", ["ZUNIONSTORE a x b", "EVAL x", "LMOVE a", "XREAD STREAMS", "GET"]
-)
+@over("words", ["ZUNIONSTORE a x b", "EVAL x", "LMOVE a", "XREAD STREAMS", "GET"])
 def test_a_command_that_the_server_refuses_has_the_keys_that_it_names(words: str) -> None:
     named = [word for word in words.encode().split()[1:] if word == b"a"]
     assert keys_of(words.encode().split()) == named

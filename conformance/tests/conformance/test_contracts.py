@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from jobwire.protocol.dead_set import DeadSetLimits
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.reliable import (
@@ -17,6 +15,7 @@ from jobwire.protocol.results import ResultToStore
 from jobwire.protocol.wire import Script
 from jobwire_conformance.data import scripts
 from jobwire_conformance.judge import contracts
+from tests.rows import over
 
 KEYS = Keys()
 ME = "app-1:4711:0123456789ab"
@@ -43,7 +42,7 @@ def fault(call: Script, *, keys: int = 0, arguments: list[str] | None = None) ->
     )
 
 
-@pytest.mark.parametrize("call", CALLS, ids=lambda call: call.name)
+@over("call", CALLS, ids=lambda call: call.name)
 def test_calls_of_the_reference_keep_the_contracts(call: Script) -> None:
     """LUA-4: and a call with a key less, or without arguments, does not."""
     assert fault(call) is None
@@ -63,7 +62,7 @@ def test_the_first_wrong_value_is_named() -> None:
     assert fault(done, arguments=["5", "0", "1", "default"]) == "ARGV[4] = default"
 
 
-@pytest.mark.parametrize(
+@over(
     ("name", "keys", "arguments", "says"),
     [
         ("fetch", ["queue:a"], [ME, "1", "1", "b"], "ARGV queue name b for queue:a"),

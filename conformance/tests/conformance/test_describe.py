@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from jobwire_conformance.cases import case as cases
 from jobwire_conformance.cases.describe import describe, in_words, pattern_text, show
 from jobwire_conformance.cases.match import Scope, difference
 from jobwire_conformance.cases.predicates import predicates
 from jobwire_conformance.cases.values import ABSENT, plain
 from jobwire_conformance.run.checks import Miss
+from tests.rows import over
 
 SCOPE = Scope(8, 1786960000.0, 1786960010.0, {"j1": "abc"})
 QUIET = [
@@ -28,7 +27,7 @@ def described(matcher: Any, value: Any, name: str = "") -> tuple[str, str, str]:
     return found.path, show(in_words(found.matcher, SCOPE, found.name)), show(found.seen)
 
 
-@pytest.mark.parametrize(
+@over(
     ("matcher", "value", "words"),
     [
         (QUIET, [1, 2, {"identity": "worker-7", "quiet": None}], ("[2].quiet", "false", "null")),
@@ -51,7 +50,7 @@ def test_a_difference_has_a_place(matcher: Any, value: Any, words: tuple[str, st
     assert described(matcher, value) == words
 
 
-@pytest.mark.parametrize(
+@over(
     ("matcher", "words"),
     [
         ({"$": "pattern", "is": "^(unknown|ok)$"}, '"unknown" or "ok"'),

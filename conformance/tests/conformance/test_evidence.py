@@ -21,11 +21,12 @@ from jobwire_conformance.wire.resp import command
 from jobwire_conformance.wire.text import reply
 from tests.conformance.suite import GOOD, REFERENCE, ROOT, adapter, run
 from tests.conformance.test_commands import copied, environment
+from tests.rows import over
 
 # -- one notation
 
 
-@pytest.mark.parametrize(
+@over(
     ("frame", "shown"),
     [
         (b"+OK\r\n", "OK"),
@@ -95,7 +96,7 @@ HELLO: dict[str, Any] = {"id": 1, "op": "hello", "driver": 1, "redis_url": "redi
 PUSH: dict[str, Any] = {"id": 2, "op": "push", "job": {}}
 
 
-@pytest.mark.parametrize(
+@over(
     ("request_", "answer", "says"),
     [
         (PUSH, [], "an answer is []; expected a JSON object"),

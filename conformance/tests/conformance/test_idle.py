@@ -6,12 +6,11 @@ import itertools
 import json
 from collections.abc import Sequence
 
-import pytest
-
 from jobwire_conformance.sandbox import idle
 from jobwire_conformance.sandbox.idle import Event
 from jobwire_conformance.wire import resp
 from jobwire_conformance.wire.call import Call, name_of
+from tests.rows import over
 
 JOB = b'{"class":"JobwireEcho","args":[],"jid":"a1"}'
 FETCHED = b"*2\r\n$13\r\nqueue:default\r\n$%d\r\n%b\r\n" % (len(JOB), JOB)
@@ -37,7 +36,7 @@ def owes(calls: Sequence[Call], events: Sequence[Event], now: float) -> bool:
     return idle.debt(calls, fetched, events, now) == "a1"
 
 
-@pytest.mark.parametrize(
+@over(
     ("command", "reply", "brought"),
     [
         (("BRPOP", "queue:default", 2), FETCHED, True),

@@ -16,6 +16,7 @@ from jobwire_conformance.cases import obligations
 from jobwire_conformance.cases.match import Scope, matches
 from jobwire_conformance.cases.values import plain
 from tests.conformance.test_suite import ROOT, bad, load, outcome_of, reference
+from tests.rows import over
 
 
 @pytest.fixture(autouse=True)
@@ -29,7 +30,7 @@ SCOPE = Scope(generation=8, began=1786960000.0, now=1786960010.0)
 SOON = {"$": "time", "within": 1, "of": "now+60"}
 
 
-@pytest.mark.parametrize(
+@over(
     ("matcher", "value", "fits"),
     [
         ({"$": "has", "is": {"a": 1}}, {"a": 1, "b": 2}, True),

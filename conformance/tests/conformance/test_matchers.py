@@ -6,10 +6,9 @@ import base64
 import json
 import zlib
 
-import pytest
-
 from jobwire_conformance.cases.match import Scope, matches
 from jobwire_conformance.cases.values import plain
+from tests.rows import over
 
 
 def stored(*lines: str) -> str:
@@ -17,7 +16,7 @@ def stored(*lines: str) -> str:
     return base64.b64encode(zlib.compress(json.dumps(lines).encode())).decode()
 
 
-@pytest.mark.parametrize(
+@over(
     ("lines", "right"),
     [([], True), (["a"], True), (["a", "b", "c"], True), (["b"], False), (["a", "c"], False)],
 )

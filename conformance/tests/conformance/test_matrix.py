@@ -20,6 +20,7 @@ from tests.conformance.markup import Page
 from tests.conformance.pages import STORE
 from tests.conformance.sample_results import put, results
 from tests.conformance.suite import run
+from tests.rows import over
 
 ROBUST_PRODUCER = [f"{claim}+robust" for claim in BUNDLES["Producer"]]
 
@@ -211,7 +212,7 @@ def test_a_bundle_needs_all_its_claims() -> None:
         assert name not in bundles(results(*claims, status="deviation"))
 
 
-@pytest.mark.parametrize(
+@over(
     ("found", "message", "color"),
     [
         (results(*BUNDLES["Producer"]), "producer · interop", "brightgreen"),

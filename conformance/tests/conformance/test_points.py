@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from jobwire_conformance.run.transactions import executed
 from jobwire_conformance.wire.call import Call, name_of
 from jobwire_conformance.wire.faults import (
     FAULTS,
@@ -17,6 +18,7 @@ from jobwire_conformance.wire.faults import (
     on_key,
 )
 from jobwire_conformance.wire.points import Point, has_effect, points_of
+from tests.rows import over
 
 CUT = Cut("before")
 
@@ -47,7 +49,7 @@ PUTS = [
 TAKES = ["RPOP queue:a", "BRPOP queue:a 1", "ZREM queue:a x", "DEL queue:a", "LMOVE queue:a b"]
 
 
-@pytest.mark.parametrize("command", PUTS + TAKES)
+@over("command", PUTS + TAKES)
 def test_a_rule_for_an_effect_strikes_whatever_has_it(command: str) -> None:
     words = [word.encode() for word in command.split()]
     both = words[0] in (b"EVALSHA", b"FCALL", b"MODULE.PUT", b"RENAME", b"LMOVE")
@@ -126,7 +128,7 @@ def test_points_are_numbered_by_label() -> None:
     assert struck(points[2].rule(action), *((point.label, 1) for point in points)) == [2]
 
 
-@pytest.mark.parametrize(
+@over(
     ("words", "reply", "changed"),
     [
         ("HSETNX h f 1", b":1\r\n", True),
@@ -149,3 +151,20 @@ def test_an_effect_is_a_write_that_changed_something(
 ) -> None:
     assert has_effect(call(words, reply)) is changed
     assert not has_effect(call(words, reply, transaction=True))
+
+
+@pytest.mark.parametrize(
+    ("last", "reply", "names"),
+    [
+        ("EXEC", b"*1\r\n:1\r\n", ["MULTI", "ZREM a x", "EXEC", "GET a"]),
+        ("EXEC", b"-EXECABORT Transaction discarded because of previous errors.\r\n", ["GET a"]),
+        ("DISCARD", b"+OK\r\n", ["GET a"]),
+    ],
+)
+def test_commands_of_a_transaction_that_ends_without_effect_do_not_count(
+    last: str, reply: bytes, names: list[str]
+) -> None:
+    """A worker may queue commands at its start to find out what its user may do."""
+    calls = [call(words, b"+QUEUED\r\n", transaction=True) for words in ("MULTI", "ZREM a x")]
+    calls += [call(last, reply), call("GET a", b"$1\r\nx\r\n")]
+    assert [b" ".join(each.words).decode() for each in executed(calls)] == names

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from jobwire_conformance.wire import resp
 from jobwire_conformance.wire.resp import ProtocolError, Refusal, Splitter
+from tests.rows import over
 
 # (frame, value): both versions, and frames that clients in practice never see.
 FRAMES: list[tuple[bytes, Any]] = [
@@ -124,9 +125,7 @@ def test_a_long_string_is_not_looked_at_again_with_each_piece() -> None:
     assert [each for piece in pieces for each in splitter.feed(piece)] == [frame]
 
 
-@pytest.mark.parametrize(
-    "stream", [b"?\r\n", b"$x\r\n", b"$1\r\nabc\r\n", b".\r\n", b";0\r\n", b"*1\r\n.\r\n"]
-)
+@over("stream", [b"?\r\n", b"$x\r\n", b"$1\r\nabc\r\n", b".\r\n", b";0\r\n", b"*1\r\n.\r\n"])
 def test_what_is_no_resp_is_refused(stream: bytes) -> None:
     with pytest.raises(ProtocolError):
         Splitter().feed(stream)

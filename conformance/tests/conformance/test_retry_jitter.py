@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from jobwire_conformance.run import retry_jitter
+from tests.rows import over
 
 NOW = 1_790_000_000.25
 WANTED = {"base": 6576, "below": 100, "distinct": 5, "span": 80}
@@ -41,7 +42,7 @@ def test_a_clock_that_was_read_twice_passes() -> None:
     assert seen(stood_still) is None
 
 
-@pytest.mark.parametrize(
+@over(
     ("delays", "wanted"),
     [
         ([6576.0] * 200, "80 s"),

@@ -19,6 +19,7 @@ from jobwire_conformance.cases import case as cases
 from jobwire_conformance.run import play, run
 from jobwire_conformance.sandbox.processes import distant_zone
 from tests.conformance.suite import REFERENCE, ROOT, Quiet, adapter
+from tests.rows import over
 
 # Leaves ignored signals ignored, as a JVM does, and wants the surroundings that the suite promises.
 STRICT_WORKER = """
@@ -61,7 +62,7 @@ def test_workers_get_signals_that_the_suite_was_told_to_ignore(tmp_path: Path) -
     assert "stop-idle  ok" in done.stderr, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("hour", range(24))
+@over("hour", range(24))
 def test_the_date_of_a_distant_zone_is_not_that_of_utc(hour: int) -> None:
     now = dt.datetime(2026, 2, 28, hour, 59, 59, tzinfo=dt.UTC)
     zone = ZoneInfo(distant_zone(now.timestamp()))

@@ -18,6 +18,7 @@ from jobwire_conformance.errors import SuiteFault, Usage
 from jobwire_conformance.mutation import variants
 from jobwire_conformance.mutation.variants import Variant
 from tests.conformance.suite import ROOT, Quiet
+from tests.rows import over
 
 ALL = variants.load()
 ROUNDS = variants.rounds(ALL, cases.load())
@@ -41,7 +42,7 @@ def test_patches_fit_the_source_and_each_other(group: Sequence[Variant]) -> None
             compile(text, file, "exec")
 
 
-@pytest.mark.parametrize("variant", ALL, ids=lambda variant: variant.name)
+@over("variant", ALL, ids=lambda variant: variant.name)
 def test_a_variant_concerns_cases_and_open_requirements(variant: Variant) -> None:
     assert variants.cases_of([variant], cases.load())
     assert (data.reference_directory() / variant.settings).exists()

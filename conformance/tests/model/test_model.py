@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 
-import pytest
-
 from jobwire_conformance.spec.document import parts
 from tests.model import page, plan
+from tests.rows import over
 
 PAGE = page.PAGE.read_text(encoding="utf-8")
 SPEC = "\n".join(parts(plan.LUA.parent).values())
@@ -38,7 +37,7 @@ def test_every_planted_mistake_is_in_the_plan() -> None:
     assert {*names} == plan.names_of_mistakes()
 
 
-@pytest.mark.parametrize("mistake", plan.MISTAKES, ids=lambda mistake: mistake.name)
+@over("mistake", plan.MISTAKES, ids=lambda mistake: mistake.name)
 def test_a_mistake_breaks_a_requirement_and_a_property(mistake: plan.Mistake) -> None:
     assert mistake.found_by in plan.PROPERTIES
     assert f"**[{mistake.requirement}]**" in SPEC

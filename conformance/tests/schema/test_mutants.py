@@ -151,7 +151,7 @@ def test_reader_rejects_what_cannot_run(payload: object, requirement: str) -> No
     assert any(requirement in blame for blame in blames("payload", "reader", payload))
 
 
-@pytest.mark.parametrize(
+@over(
     ("field", "value", "requirement"),
     [
         *((field, "2026-11-20", "GEN-3") for field in TIMES),
@@ -201,7 +201,7 @@ def test_info_of_all_generations_is_valid() -> None:
     assert problems("process-info", "written", INFO) == []
 
 
-@pytest.mark.parametrize(
+@over(
     ("field", "value", "requirement"),
     [
         *((field, ABSENT, MEMBERS.get(field, "BEAT-4")) for field in INFO),
@@ -220,7 +220,7 @@ def test_info_mutant_is_rejected(field: str, value: object, requirement: str) ->
     assert any(f"[{requirement}]" in blame for blame in rejected_by)
 
 
-@pytest.mark.parametrize(
+@over(
     ("field", "value", "requirement"),
     [
         ("queue", ABSENT, "BEAT-17"),
@@ -279,7 +279,7 @@ def test_a_cancel_has_its_time() -> None:
     )
 
 
-@pytest.mark.parametrize(
+@over(
     ("part", "key"),
     [
         ("minute-key", "j|20261120|16:19"),

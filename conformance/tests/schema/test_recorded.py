@@ -206,7 +206,7 @@ FAULTS: list[tuple[str, str, Any, str, str]] = [
 ]
 
 
-@pytest.mark.parametrize("kind", OBJECTS)
+@over("kind", OBJECTS)
 def test_the_original_of_the_faults_is_valid(kind: str) -> None:
     text = json.dumps(VALID[kind]).encode()
     for view in (View("reader"), View("writer")):

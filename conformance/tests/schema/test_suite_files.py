@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from tests.rows import over
 from tests.schemas import ABSENT, mutant, problems, schema
 
@@ -16,7 +14,7 @@ CASE = schema("case")["examples"][0]
 RESULTS = schema("results")["examples"][0]
 
 
-@pytest.mark.parametrize("message", schema("driver")["examples"])
+@over("message", schema("driver")["examples"])
 def test_a_message_goes_one_way(message: dict[str, Any]) -> None:
     """A request is not valid as an answer, and an answer not as a request."""
     is_request = problems("driver", "request", message) == []
@@ -24,7 +22,7 @@ def test_a_message_goes_one_way(message: dict[str, Any]) -> None:
     assert is_request != is_response == ("op" not in message)
 
 
-@pytest.mark.parametrize("message", schema("driver")["examples"])
+@over("message", schema("driver")["examples"])
 def test_every_message_is_closed(message: dict[str, Any]) -> None:
     """A misspelt field is a fault of the adapter, and is not ignored."""
     assert problems("driver", None, message) == []
@@ -140,7 +138,7 @@ def test_spoilt_case_is_rejected(field: str, value: object) -> None:
     assert problems("case", None, mutant(CASE, field, value)) != []
 
 
-@pytest.mark.parametrize(
+@over(
     "step",
     [
         {"stop": "w1", "within": 10},
@@ -162,12 +160,12 @@ def test_steps_of_every_kind(step: dict[str, Any]) -> None:
     assert problems("case", None, {**CASE, "steps": [step]}) == []
 
 
-@pytest.mark.parametrize("field", schema("results")["required"])
+@over("field", schema("results")["required"])
 def test_results_are_complete(field: str) -> None:
     assert problems("results", None, mutant(RESULTS, field, ABSENT)) != []
 
 
-@pytest.mark.parametrize(
+@over(
     ("field", "value"),
     [
         ("status", "skip"),

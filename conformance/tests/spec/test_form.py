@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import pytest
-
 from jobwire_conformance.spec import checks, form_lints, lints
 from jobwire_conformance.spec.document import read, read_checkout
 from tests.rows import over
@@ -135,7 +133,7 @@ def test_a_number_of_a_figure_is_used_once() -> None:
     assert hits(SOUND + figure) == [("caption", "Figure 5-1 is already on line 41")]
 
 
-@pytest.mark.parametrize(
+@over(
     "words",
     [
         "look (RETRY-4)",
@@ -154,7 +152,7 @@ def test_what_resembles_a_fault_is_left_alone(words: str) -> None:
     assert hits(SOUND.replace("try again within 10 s", words)) == []
 
 
-@pytest.mark.parametrize("seen", ["6, 7 and 8; in `8.x` too, 5.8", "6 and 7. 8 waits 8 s; 1.8 s."])
+@over("seen", ["6, 7 and 8; in `8.x` too, 5.8", "6 and 7. 8 waits 8 s; 1.8 s."])
 def test_other_numbers_take_nothing_back(seen: str) -> None:
     assert hits(SOUND.replace("6, 7 and 8.", seen)) == []
 

@@ -12,6 +12,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from jobwire_conformance import data
+from tests.rows import over
 from tests.schemas import GENERATIONS, ROOT, load, problems
 
 SCHEMAS = [p for p in sorted((ROOT / "schema").glob("*.json")) if p.stem != "registry"]
@@ -99,7 +100,7 @@ def test_data_made_from_the_specification_has_its_form() -> None:
     assert problems("requirements.schema", None, data.record(ROOT)) == []
 
 
-@pytest.mark.parametrize("path", ON_THE_WIRE, ids=lambda p: p.stem)
+@over("path", ON_THE_WIRE, ids=lambda p: p.stem)
 def test_every_constraint_on_the_wire_names_a_requirement(path: Path) -> None:
     """A field names it in its own annotation, other constraints in that of their schema."""
     whole = load(path)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from jobwire_conformance.spec import lints
 from jobwire_conformance.spec.document import read
 from jobwire_conformance.spec.sidekiq_evidence import VERSIONS, differing, evidence
+from tests.rows import over
 from tests.spec.sample import SPEC, edited
 
 INTEROP = "python/tests/interop/test_real.py"
@@ -46,7 +45,7 @@ SEEN = ("test: none (no way to see it)", "test: state")
 UNSEEN = ("Seen in: 8.\n", "")
 
 
-@pytest.mark.parametrize(
+@over(
     ("edits", "cited", "found"),
     [
         ([], ASKED, []),

@@ -10,6 +10,7 @@ import pytest
 from jobwire_conformance.spec import document
 from jobwire_conformance.spec.citations import cited, named
 from jobwire_conformance.spec.document import CITATION, Malformed, keywords_of, read, read_checkout
+from tests.rows import over
 
 ROOT = Path(__file__).resolve().parents[3]
 SPEC = read_checkout(ROOT)
@@ -41,7 +42,7 @@ Why: so.
 """
 
 
-@pytest.mark.parametrize(
+@over(
     "head",
     [
         "> **[KEY-01]** · client/core · interop · all · since 1.0 · test: wire",
@@ -65,7 +66,7 @@ def test_reader_refuses_a_malformed_head(head: str) -> None:
         read(head + "\n> A client **MUST** do it.\n")
 
 
-@pytest.mark.parametrize("test", ["wire", "state", "outcome", "hook", "none (it is inside)"])
+@over("test", ["wire", "state", "outcome", "hook", "none (it is inside)"])
 def test_reader_knows_what_a_check_looks_at(test: str) -> None:
     head = BLOCK.replace("test: wire", f"test: {test}")
     assert read(head).requirements[0].test == test
@@ -76,7 +77,7 @@ def test_reader_sees_every_keyword_of_a_block() -> None:
     assert keywords_of(read(two).requirements[0].text) == ["MUST", "SHOULD"]
 
 
-@pytest.mark.parametrize(
+@over(
     ("source", "names"),
     [
         ('def test_a():\n    """[KEY-1]"""', True),

@@ -12,6 +12,7 @@ from tests.chaos import plan
 from tests.chaos.audit import Account, audit
 from tests.chaos.plan import Job
 from tests.chaos.storm import Storm
+from tests.rows import over
 
 QUICK, FLAKY, DOOMED = 0, 1, 2
 JOBS = [
@@ -39,7 +40,7 @@ def test_a_run_in_which_all_went_well_is_balanced() -> None:
     assert found.duplicates == []
 
 
-@pytest.mark.parametrize(
+@over(
     ("changes", "lost", "stuck", "invented"),
     [
         ({"finished": {FLAKY: [11]}}, [QUICK], [], []),

@@ -24,6 +24,7 @@ from jobwire import App, AsyncClient, Client, ConfigError, Job, TryAgain, otel
 from jobwire.protocol.payload import decode, encode
 from jobwire.worker.execute.isolation_parent import Isolation
 from tests.apps import traced
+from tests.rows import over
 from tests.workers import running
 
 TRACE, SPAN = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
@@ -316,7 +317,7 @@ FORMS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("form", FORMS)
+@over("form", FORMS)
 def test_contexts_of_other_instrumentations_are_read(form: str) -> None:
     """ECO-TR-2, ECO-TR-3, ECO-TR-5, ECO-TR-6, ECO-TR-8, ECO-TR-15."""
     found = trace.get_current_span(otel.extract(job(**FORMS[form]), W3C)).get_span_context()
@@ -342,7 +343,7 @@ def test_the_baggage_of_the_payload_stays_beside_a_foreign_trace() -> None:
     assert trace.get_current_span(found).get_span_context().is_valid
 
 
-@pytest.mark.parametrize(
+@over(
     "value",
     [None, 1, True, "", "x", "00-" + "0" * 32 + "-" + "0" * 16 + "-01", [], {}, [[1]], "\n"],
 )

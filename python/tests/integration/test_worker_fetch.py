@@ -19,7 +19,7 @@ from jobwire.application.config import CapsuleConfig, FetchMode
 from jobwire.worker.base.timings import DEFAULT_TIMINGS
 from jobwire.worker.execute.processor import Processor
 from jobwire.worker.fetch.reliable import ReliableFetcher
-from tests.workers import brisk, running
+from tests.workers import Gate, brisk, running
 
 FETCH = pytest.mark.parametrize("fetch", ["reliable", "basic"])
 
@@ -38,20 +38,6 @@ def taking(got: list[Any]) -> App:
 def queue(server: Server, name: str = "default") -> list[bytes]:
     found: Any = server.client().lrange(f"queue:{name}", 0, -1)
     return list(found)
-
-
-class Gate:
-    """A job that reports its start and waits for the test."""
-
-    def __init__(self) -> None:
-        self.app = App()
-        self.entered: list[Any] = []
-        self.open = threading.Event()
-        self.app.job(name="Take")(self._run)
-
-    def _run(self, arg: Any) -> None:
-        self.entered.append(arg)
-        assert self.open.wait(60)
 
 
 @FETCH

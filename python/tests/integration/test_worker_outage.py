@@ -20,26 +20,9 @@ from jobwire.errors import NoReply
 from jobwire.protocol.wire import Message
 from jobwire.worker.base.timings import Timings
 from tests.server_fixtures import ServerFactory
-from tests.workers import brisk, running
+from tests.workers import Gate, brisk, running
 
 FETCH = pytest.mark.parametrize("fetch", ["reliable", "basic"])
-
-
-class Gate:
-    """A job `Take` that reports its start and waits for the test."""
-
-    def __init__(self) -> None:
-        self.app = App()
-        self.entered: list[Any] = []
-        self.open = threading.Event()
-        self.app.job(name="Take")(self._run)
-
-    def _run(self, arg: Any) -> None:
-        self.entered.append(arg)
-        while not self.open.wait(0.01):  # in steps, so that an interruption can arrive
-            pass
-        if arg == "fails":
-            raise ValueError
 
 
 def push(server: Server, *args: object) -> None:

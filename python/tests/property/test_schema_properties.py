@@ -16,6 +16,7 @@ from jobwire.protocol.payload import decode
 from jobwire.protocol.promotion import promoted
 from jobwire.protocol.retry import Failure, Kill, Retry, after_failure
 from tests.profiles import examples
+from tests.rows import over
 from tests.schema_strategies import TEXT, VALUES, payloads, text
 from tests.schemas import ABSENT, blames, mutant, problems
 
@@ -286,7 +287,7 @@ BEYOND: list[tuple[Generation, str, str, str, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("generation", "requirement", "reason", "old", "new"), BEYOND)
+@over(("generation", "requirement", "reason", "old", "new"), BEYOND)
 def test_what_is_beyond_the_schema(
     generation: Generation, requirement: str, reason: str, old: str, new: str
 ) -> None:

@@ -19,6 +19,7 @@ from jobwire.application.current import running
 from jobwire.application.jobtype import JobType
 from jobwire.errors import JobwireError
 from jobwire.protocol.payload import decode
+from tests.rows import over
 
 NOWHERE = "redis://127.0.0.1:1/0"  # no server listens: a call that connects was not refused
 
@@ -141,7 +142,7 @@ def test_options_make_a_copy() -> None:
     assert caught.value.rule == "PUSH-4"
 
 
-@pytest.mark.parametrize(
+@over(
     ("args", "kwargs", "wire"),
     [
         ((1,), {}, [1]),

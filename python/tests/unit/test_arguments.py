@@ -13,6 +13,7 @@ import pytest
 
 from jobwire.errors import InvalidJob
 from jobwire.protocol.arguments import MAX_DEPTH, check_args
+from tests.rows import over
 
 
 class Text(str):
@@ -67,7 +68,7 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("args", "path", "problem"), REFUSED, ids=[p for _, _, p in REFUSED])
+@over(("args", "path", "problem"), REFUSED, ids=[p for _, _, p in REFUSED])
 def test_others_are_refused_by_path_and_value(args: list[Any], path: str, problem: str) -> None:
     """PUSH-5: the error names the value and its path."""
     with pytest.raises(InvalidJob) as caught:
@@ -77,7 +78,7 @@ def test_others_are_refused_by_path_and_value(args: list[Any], path: str, proble
     assert problem in caught.value.problem
 
 
-@pytest.mark.parametrize("args", ["abc", b"abc", bytearray(b"abc"), 5, None, {"a": 1}, {1}, True])
+@over("args", ["abc", b"abc", bytearray(b"abc"), 5, None, {"a": 1}, {1}, True])
 def test_args_have_to_be_a_list(args: object) -> None:
     """PAY-12: a text is also a sequence, but never means one argument per letter."""
     with pytest.raises(InvalidJob, match=r"is not a list; write a single argument as") as caught:

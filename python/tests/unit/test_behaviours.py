@@ -7,8 +7,6 @@ import re
 from functools import cache
 from pathlib import Path
 
-import pytest
-
 from jobwire import App, Client, JobType
 from jobwire.settings import SETTINGS
 from tests.rows import over
@@ -80,7 +78,7 @@ def test_what_a_row_names_is_there(row: list[str]) -> None:
     assert faults(row) == []
 
 
-@pytest.mark.parametrize(
+@over(
     ("places", "shown", "right"),
     [
         ("`errors.py` `lua/fetch.lua` `-q` `App.wrap`", "later: in a year or so", True),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import pytest
+from tests.rows import over
 
 FRAGMENTS = Path(__file__).resolve().parents[3] / "changelog.d"
 NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*\.(?:spec|added|changed|deprecated|removed|fixed)\.md")
@@ -26,7 +26,7 @@ def test_every_fragment_has_a_kind_and_a_text() -> None:
     assert [found for found in problems if found] == []
 
 
-@pytest.mark.parametrize(
+@over(
     ("name", "text", "lawful"),
     [
         ("rooms.changed.md", "A text.\n", True),

@@ -12,6 +12,7 @@ from jobwire.application.config import CapsuleConfig, WorkerConfig, parse_queues
 from jobwire.application.redis_url import redis_url
 from jobwire.connection.connect import check_url, safe_url
 from jobwire.errors import ConfigError
+from tests.rows import over
 
 ALL = {
     "JOBWIRE_REDIS_URL": "redis://ours",
@@ -25,7 +26,7 @@ def without(*names: str) -> dict[str, str]:
     return {name: value for name, value in ALL.items() if name not in names}
 
 
-@pytest.mark.parametrize(
+@over(
     ("explicit", "environ", "found"),
     [
         ("redis://given", ALL, ("redis://given", "as given")),
@@ -56,7 +57,7 @@ def test_a_provider_that_is_a_url_is_explained() -> None:
         redis_url(None, {"REDIS_PROVIDER": "redis://user:secret@host"})
 
 
-@pytest.mark.parametrize(
+@over(
     ("specs", "queues"),
     [
         ([], {}),
@@ -72,7 +73,7 @@ def test_parse_queues(specs: list[str], queues: dict[str, int]) -> None:
     assert list(parse_queues(specs)) == list(queues)
 
 
-@pytest.mark.parametrize(
+@over(
     ("specs", "problem"),
     [
         ([""], "has no valid name"),
@@ -91,7 +92,7 @@ def test_parse_queues_refuses(specs: list[str], problem: str) -> None:
         parse_queues(specs)
 
 
-@pytest.mark.parametrize(
+@over(
     ("settings", "problem"),
     [
         ({"queues": {}}, "at least one"),
@@ -110,7 +111,7 @@ def test_capsule_refuses(settings: dict[str, Any], problem: str) -> None:
         CapsuleConfig(**settings)
 
 
-@pytest.mark.parametrize(
+@over(
     ("settings", "problem"),
     [
         ({"capsules": {}}, "at least one"),
@@ -165,7 +166,7 @@ def test_settings_cannot_change_later() -> None:
         WorkerConfig().timeout = 1  # type: ignore[misc]
 
 
-@pytest.mark.parametrize(
+@over(
     "url",
     [
         "redis://localhost:6379/0",
@@ -181,7 +182,7 @@ def test_urls_of_a_server(url: str) -> None:
     assert check_url(url) == url
 
 
-@pytest.mark.parametrize(
+@over(
     ("url", "problem"),
     [
         ("localhost:6379", "must begin with redis://"),
@@ -218,7 +219,7 @@ def test_other_urls_are_refused(url: str, problem: str) -> None:
         check_url(url)
 
 
-@pytest.mark.parametrize(
+@over(
     ("url", "shown"),
     [
         ("redis://host:1/0", "redis://host:1/0"),
@@ -245,7 +246,7 @@ def test_passwords_are_not_shown(url: str, shown: str) -> None:
 ENCODE, SCHEME, QUOTES = "%23 for #", "must begin with redis://", "is in quotes; remove them"
 
 
-@pytest.mark.parametrize(
+@over(
     ("url", "rule"),
     [
         ("http://me:secret@host", SCHEME),

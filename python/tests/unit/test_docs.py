@@ -142,9 +142,7 @@ def evaluate(code: str) -> None:
             eval(re.sub(r"^(@|raise |app = )", "", code), values | {"jid": jid})
 
 
-@pytest.mark.parametrize(
-    "code", ["@app.nope", "retyr=5", "add.nope(1)", "raise Nope(1)", "testing.nope"]
-)
+@over("code", ["@app.nope", "retyr=5", "add.nope(1)", "raise Nope(1)", "testing.nope"])
 def test_a_promise_that_is_not_kept_is_found(code: str) -> None:
     with pytest.raises((AttributeError, NameError, ConfigError)):
         evaluate(code)
@@ -194,7 +192,7 @@ def test_section_26_of_the_specification_repeats_the_frequent_traps() -> None:
     assert frequent
 
 
-@pytest.mark.parametrize(
+@over(
     ("answer", "right"),
     [
         ("AREA-1", True),
@@ -232,7 +230,7 @@ def test_cited_ids_exist(page: Path) -> None:
         assert set(CITATION.findall(text)) - IDS == set()
 
 
-@pytest.mark.parametrize(
+@over(
     "link",
     ["no.md", "../README.md", "/etc/passwd", "#no", "README.md#no", "docs/#no", "http://no", "x:y"],
 )
@@ -455,7 +453,7 @@ def test_every_fence_begins_a_line(page: Path) -> None:
     assert re.findall(r"^ *(?:```|~~~).*$", rest, re.MULTILINE) == []
 
 
-@pytest.mark.parametrize(
+@over(
     ("kind", "code"),
     [
         ("", "x\n"),

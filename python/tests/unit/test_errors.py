@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pickle
 
-import pytest
-
 from jobwire import errors
+from tests.rows import over
 
 TREE = {
     "JobwireError": Exception,
@@ -39,7 +38,7 @@ def test_the_tree_is_as_drawn() -> None:
     assert {name: getattr(errors, name).__bases__[0] for name in errors.__all__} == TREE
 
 
-@pytest.mark.parametrize(
+@over(
     ("name", "builtin"),
     [
         ("ConfigError", ValueError),

@@ -17,6 +17,7 @@ from jobwire.worker.execute.compiled_job import JobTable
 from jobwire.worker.execute.event_loop import AsyncLoop
 from jobwire.worker.execute.failure import MAX_TRACE, MAX_TRACES, describe, trace_of, user_trace
 from jobwire.worker.execute.iterating import Iterations
+from tests.rows import over
 
 
 class Odd(Exception):
@@ -44,7 +45,7 @@ def raised(error: BaseException) -> BaseException:
         return caught
 
 
-@pytest.mark.parametrize(
+@over(
     ("error", "name"),
     [
         (ValueError("x"), "ValueError"),
@@ -184,7 +185,7 @@ def test_a_traceback_is_python_s_own() -> None:
             )
 
 
-@pytest.mark.parametrize(
+@over(
     "error",
     [
         ValueError(),

@@ -17,6 +17,7 @@ from jobwire.protocol.keys import Keys
 from jobwire.protocol.payload import decode, edit
 from jobwire.protocol.pushing import detect_generation
 from jobwire.protocol.retry import Discard, Failure, after_failure
+from tests.rows import over
 
 FIXTURES = resources.path("fixtures")
 FILES = [
@@ -158,7 +159,7 @@ def test_real_processes_tell_their_generation(version: str, generation: int) -> 
     assert asked
 
 
-@pytest.mark.parametrize(
+@over(
     ("change", "name"),
     [
         ({"outcome": "bury", "reason": "not-json"}, "outcome"),

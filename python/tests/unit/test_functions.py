@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from jobwire import App, ConfigError, Cursor, testing
+from tests.rows import over
 
 
 def generator() -> Iterator[int]:
@@ -205,7 +206,7 @@ def test_an_object_with_an_async_call_is_async() -> None:
     assert ran == [3]
 
 
-@pytest.mark.parametrize("result", [None, 0, [], "text", iter([1]), {"a": 1}])
+@over("result", [None, 0, [], "text", iter([1]), {"a": 1}])
 def test_other_results_are_ignored(result: object) -> None:
     app = App()
     job = app.job(name="Returns")(lambda: result)

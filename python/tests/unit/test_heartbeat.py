@@ -14,6 +14,7 @@ from jobwire.protocol.keys import Keys
 from jobwire.protocol.ordering import QueueOrder
 from jobwire.protocol.wire import Batch, Command
 from jobwire.worker.background.heartbeat import misleads
+from tests.rows import over
 
 NOW = 1_795_192_067.25
 IDENTITY = "web-1:42:0123456789ab"
@@ -170,7 +171,7 @@ def test_an_idle_beat_has_no_work() -> None:
     assert hset.args[hset.args.index("quiet") + 1] == "false"
 
 
-@pytest.mark.parametrize(
+@over(
     ("shown", "ages", "expected"),
     [
         (0, [], False),

@@ -20,6 +20,7 @@ from jobwire.inspect.display import display_args, display_class
 from jobwire.inspect.entry import Entry, backtrace_lines, entry
 from jobwire.inspect.formats import ago, clean, duration, to_json
 from jobwire.inspect.reading import decode_json, number, whole
+from tests.rows import over
 from tests.unit.test_layers import IMPURE, imports
 
 NOW = 1_795_192_067.25
@@ -38,7 +39,7 @@ VECTORS = json.loads(
 )
 
 
-@pytest.mark.parametrize("vector", VECTORS, ids=lambda vector: vector["name"])
+@over("vector", VECTORS, ids=lambda vector: vector["name"])
 def test_backtraces(vector: dict[str, Any]) -> None:
     """PAY-15, PAY-18, PAY-32: every known form is read; nothing is loaded, and nothing fails."""
     assert backtrace_lines(vector["stored"]) == vector["lines"]
@@ -83,7 +84,7 @@ def test_other_classes_are_shown_as_they_are() -> None:
     assert display_args({"class": "A", "args": {"odd": 1}}) == [{"odd": 1}]
 
 
-@pytest.mark.parametrize(
+@over(
     ("only", "meant"),
     [
         (Filter(), True),
@@ -144,7 +145,7 @@ def test_broken_text_is_shown_whole() -> None:
     assert broken.fault.rule == "EXEC-3"
 
 
-@pytest.mark.parametrize(
+@over(
     ("seconds", "words"),
     [
         (0, "0s"),
@@ -191,7 +192,7 @@ def test_json_holds_nothing_that_steers() -> None:
     assert json.loads(line) == value
 
 
-@pytest.mark.parametrize("width", [20, 40, 60, 80, 200])
+@over("width", [20, 40, 60, 80, 200])
 def test_a_table_fits(width: int) -> None:
     """Wide columns share the remaining width, and optional columns are dropped."""
     columns = [

@@ -22,6 +22,7 @@ from jobwire.iterables import (
 )
 from jobwire.protocol.iteration import Cursor, State
 from jobwire.protocol.payload import encode
+from tests.rows import over
 
 LINES = b"one\nt\xc3\xbcwo\r\n\nlast"
 CSV = '\ufeffname,note\nAda,"two\nlines"\nGrace,\n"x,y",z\n'.encode()
@@ -173,7 +174,7 @@ def test_rows_that_do_not_go_on(rows: list[tuple[int]]) -> None:
         list(itertools.islice(endless, 10))
 
 
-@pytest.mark.parametrize("value", ["x", -1, 1.5, {"page": 1}, True])
+@over("value", ["x", -1, 1.5, {"page": 1}, True])
 def test_a_cursor_of_something_else(value: Any) -> None:
     cursor = Cursor(State(1, encode(value)))
     with pytest.raises(

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from jobwire.protocol.iteration import Cursor, State
+from tests.rows import over
 
 
-@pytest.mark.parametrize(
+@over(
     ("fields", "state"),
     [
         ({}, State()),
@@ -29,7 +30,7 @@ def test_reading_a_state(fields: dict[bytes, bytes], state: State) -> None:
     assert State.read(fields) == state
 
 
-@pytest.mark.parametrize("value", [None, 0, -1, 2**70, "ü", 1.5, True, [1, None], {"id": [{}]}])
+@over("value", [None, 0, -1, 2**70, "ü", 1.5, True, [1, None], {"id": [{}]}])
 def test_a_cursor_comes_back(value: Any) -> None:
     """ITER-1: any JSON value."""
     cursor = Cursor()
@@ -39,7 +40,7 @@ def test_a_cursor_comes_back(value: Any) -> None:
     assert (again.executions, again.resumed, again.runtime) == (2, True, 1.0)
 
 
-@pytest.mark.parametrize(
+@over(
     ("value", "problem"),
     [
         ((1, 2), r"cursor \(1, 2\): cursor: \(1, 2\) is tuple, for which JSON has no type"),

@@ -21,6 +21,7 @@ from jobwire.protocol.payload import Job
 from jobwire.text import visible
 from jobwire.worker.execute.joblog import ended, event, flush, insist, printed, set_up, set_up_own
 from jobwire.worker.execute.log_format import HumanFormatter, JsonFormatter
+from tests.rows import over
 
 JOB = Job(b"{}", {"class": "Hard", "jid": "j1", "tags": ["a", "b"], "bid": "b1"}, "low")
 # DEL, CSI, end of line, separators, marks of direction, no width, a tag outside of the BMP.
@@ -102,9 +103,7 @@ def test_a_terminal_gets_short_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     os.close(ours)
 
 
-@pytest.mark.parametrize(
-    "message", ["", "no", "two\nlines", "a blank\n\n\nline", "\x1b[2J\u202e\nend\x00", "\n"]
-)
+@over("message", ["", "no", "two\nlines", "a blank\n\n\nline", "\x1b[2J\u202e\nend\x00", "\n"])
 def test_every_line_of_a_traceback_is_indented_and_visible(message: str) -> None:
     """SEC-2: no text of an error can be taken for a line of the log."""
     lines = ["Traceback (most recent call last):", '  File "\x07", line 1, in f']

@@ -9,6 +9,7 @@ import pytest
 
 from jobwire.errors import ConfigError
 from jobwire.protocol.keys import Keys
+from tests.rows import over
 
 IDENTITY = "web-1:42:0123456789ab"
 
@@ -92,7 +93,7 @@ def test_a_namespace_is_in_front_of_every_key(namespace: str) -> None:
     assert every_key(Keys(namespace)) == {what: namespace + key for what, key in PLAIN.items()}
 
 
-@pytest.mark.parametrize(
+@over(
     ("name", "key"),
     [
         ("queue:x", "queue:queue:x"),

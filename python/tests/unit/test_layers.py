@@ -249,7 +249,7 @@ def test_modules_import_each_other_in_no_circle() -> None:
     assert graph == {}, "these import each other in a circle, or are imported by one"
 
 
-@pytest.mark.parametrize(
+@over(
     ("source", "place"),
     [
         ("import time", "protocol"),
@@ -272,7 +272,7 @@ def test_planted_faults_are_found(source: str, place: str) -> None:
     assert faults(source, place) != []
 
 
-@pytest.mark.parametrize(
+@over(
     ("source", "place"),
     [
         ("import datetime", "protocol"),

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 
-import pytest
-
 from jobwire.connection import resources
 from jobwire.connection.scripts import script
+from tests.rows import over
 
 SCRIPTS = {
     path.stem: path.read_text("utf-8") for path in sorted(resources.path("lua").glob("*.lua"))
@@ -76,19 +75,19 @@ def key_faults(source: str) -> list[str]:
     return faults
 
 
-@pytest.mark.parametrize("name", SCRIPTS)
+@over("name", SCRIPTS)
 def test_header_is_true(name: str) -> None:
     """LUA-2: KEYS and ARGV of the header are exactly those that the body uses."""
     assert header_faults(SCRIPTS[name]) == []
 
 
-@pytest.mark.parametrize("name", SCRIPTS)
+@over("name", SCRIPTS)
 def test_every_call_touches_a_declared_key(name: str) -> None:
     """LUA-2: no key is built inside a script."""
     assert key_faults(SCRIPTS[name]) == []
 
 
-@pytest.mark.parametrize("name", SCRIPTS)
+@over("name", SCRIPTS)
 def test_payloads_are_opaque(name: str) -> None:
     """LUA-1: no function that could decode one; SEC-1: or run one."""
     _, code = split(SCRIPTS[name])
@@ -96,14 +95,14 @@ def test_payloads_are_opaque(name: str) -> None:
     assert words & {"cjson", "cmsgpack", "struct", "loadstring", "load", "dofile", "json"} == set()
 
 
-@pytest.mark.parametrize("name", SCRIPTS)
+@over("name", SCRIPTS)
 def test_a_script_is_deterministic(name: str) -> None:
     """LUA-1: effects depend on keys and arguments only; the caller passes the time."""
     _, code = split(SCRIPTS[name])
     assert re.findall(r'\b(?:os|math\.random|"TIME"|"RANDOMKEY"|"KEYS"|"SCAN")', code) == []
 
 
-@pytest.mark.parametrize("name", SCRIPTS)
+@over("name", SCRIPTS)
 def test_header_says_the_rest(name: str) -> None:
     header, _ = split(SCRIPTS[name])
     assert header.startswith(f"{name}.lua: ")
@@ -118,7 +117,7 @@ def test_the_specification_names_every_script() -> None:
     assert set(re.findall(r"^\| `(\w+)` \| ", SPEC, re.MULTILINE)) >= ours
 
 
-@pytest.mark.parametrize("name", SCRIPTS)
+@over("name", SCRIPTS)
 def test_the_loader_returns_the_bytes(name: str) -> None:
     """LUA-3: with the SHA-1 that Redis gives them."""
     loaded = script(name)
@@ -132,7 +131,7 @@ SOUND = (
 )
 
 
-@pytest.mark.parametrize(
+@over(
     ("old", "new"),
     [
         ("ARGV[1]  c", "ARGV[1]  c    ARGV[2]  d"),
@@ -147,7 +146,7 @@ def test_planted_untruths_are_found(old: str, new: str) -> None:
     assert header_faults(SOUND.replace(old, new, 1)) != []
 
 
-@pytest.mark.parametrize(
+@over(
     "call",
     [
         'redis.call("GET", "queues")',

@@ -24,6 +24,7 @@ from jobwire.protocol.metrics import (
     tens_key,
 )
 from jobwire.protocol.wire import Arg, Batch, Command, Op, command
+from tests.rows import over
 
 KEYS = Keys()
 NOW = datetime(2025, 2, 4, 8, 4, 59, tzinfo=UTC).timestamp()
@@ -46,7 +47,7 @@ def test_names_of_sidekiq_7() -> None:
     assert histogram_key(KEYS, "HardJob", NOW, 7) == "HardJob-04-08:4"
 
 
-@pytest.mark.parametrize(
+@over(
     ("ms", "index"),
     [(0, 0), (19.9, 0), (20, 1), (29, 1), (334_999, 24), (335_000, 25), (10**9, 25)],
 )

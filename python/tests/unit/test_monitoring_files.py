@@ -89,7 +89,7 @@ def test_a_panel_shows_metrics_that_exist(title: str, expression: str, legend: s
     assert set(re.findall(r"\{\{(\w+)\}\}", legend)) <= labels
 
 
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule["alert"])
+@over("rule", RULES, ids=lambda rule: rule["alert"])
 def test_an_alert_is_about_metrics_that_exist(rule: dict[str, object]) -> None:
     expression = str(rule["expr"])
     assert faults(expression) == []
@@ -100,7 +100,7 @@ def test_an_alert_is_about_metrics_that_exist(rule: dict[str, object]) -> None:
     assert set(rule) <= {"alert", "expr", "for", "labels", "annotations"}
 
 
-@pytest.mark.parametrize(
+@over(
     "expression",
     [
         "jobwire_queue_size > 1",

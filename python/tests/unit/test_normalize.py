@@ -13,6 +13,7 @@ from jobwire.errors import InvalidJob
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.normalize import JobFields, build, check_options, finalize
 from jobwire.protocol.times import Generation
+from tests.rows import over
 
 NOW = 1_786_960_000.25
 JID = "9f2c1b7a4d3e5f60718293a4"
@@ -73,7 +74,7 @@ def test_options_stand_between_the_defaults_and_the_arguments() -> None:
     )
 
 
-@pytest.mark.parametrize("option", ["retry", "retry_for", "retry_queue", "tags", "backtrace"])
+@over("option", ["retry", "retry_for", "retry_queue", "tags", "backtrace"])
 def test_null_stays_null(option: str) -> None:
     """PUSH-13: null is not the default."""
     assert f'"{option}":null'.encode() in text(make(None, 8, **{option: None}))
@@ -105,13 +106,13 @@ def pairs(table: list[tuple[str, list[Any]]]) -> list[tuple[str, Any]]:
     return [(option, value) for option, values in table for value in values]
 
 
-@pytest.mark.parametrize(("option", "value"), pairs(ACCEPTED))
+@over(("option", "value"), pairs(ACCEPTED))
 def test_accepted_options(option: str, value: Any) -> None:
     """PUSH-4: valid options are written."""
     assert f'"{option}":'.encode() in text(make(**{option: value}))
 
 
-@pytest.mark.parametrize(("option", "value"), pairs(REFUSED))
+@over(("option", "value"), pairs(REFUSED))
 def test_refused_options(option: str, value: Any) -> None:
     """PUSH-4: the error names the option."""
     with pytest.raises(InvalidJob) as caught:
@@ -119,7 +120,7 @@ def test_refused_options(option: str, value: Any) -> None:
     assert (caught.value.rule, caught.value.field) == ("PUSH-4", option)
 
 
-@pytest.mark.parametrize(("option", "value"), pairs(REFUSED))
+@over(("option", "value"), pairs(REFUSED))
 def test_options_that_middleware_spoils(option: str, value: Any) -> None:
     """PUSH-4 and PUSH-18: the item is checked again after middleware."""
     with pytest.raises(InvalidJob) as caught:
@@ -127,7 +128,7 @@ def test_options_that_middleware_spoils(option: str, value: Any) -> None:
     assert caught.value.field == option
 
 
-@pytest.mark.parametrize("option", ["tags", "retry_for", "backtrace", "log_level", "dead"])
+@over("option", ["tags", "retry_for", "backtrace", "log_level", "dead"])
 def test_options_among_further_fields(option: str) -> None:
     """PUSH-4: options among the further fields are also checked."""
     with pytest.raises(InvalidJob) as caught:
@@ -143,7 +144,7 @@ def test_unknown_options_get_a_hint(name: str, hint: str) -> None:
         check_options({name: 1})
 
 
-@pytest.mark.parametrize("name", ["", " A", "A\n", None, 5, b"A", ["A"]])
+@over("name", ["", " A", "A\n", None, 5, b"A", ["A"]])
 def test_class_has_to_be_a_name(name: Any) -> None:
     """PAY-12: the class is a non-empty string."""
     with pytest.raises(InvalidJob, match=r"class: .* is not a class name"):
@@ -157,7 +158,7 @@ def test_jid_has_to_be_a_text(jid: Any) -> None:
         make(jid=jid)
 
 
-@pytest.mark.parametrize("at", [-1, 1e11, math.nan, "60", True])
+@over("at", [-1, 1e11, math.nan, "60", True])
 def test_at_has_to_be_a_time(at: Any) -> None:
     """SCHED-4, and PUSH-4: a boolean or a numeric string is not a number."""
     with pytest.raises(InvalidJob) as caught:
@@ -173,7 +174,7 @@ def put(field: Any, value: Any) -> Callable[[JobFields], None]:
     return lambda item: item.update({field: value})
 
 
-@pytest.mark.parametrize(
+@over(
     ("spoil", "field"),
     [
         (drop("class"), "class"),
@@ -257,7 +258,7 @@ def test_the_callers_own_values_are_left_alone() -> None:
     assert (options, args) == ({"tags": ["a"]}, [[1]])
 
 
-@pytest.mark.parametrize(
+@over(
     "field",
     ["retry_count", "failed_at", "retried_at", "error_message", "error_class", "error_backtrace"],
 )

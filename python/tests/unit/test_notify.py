@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from jobwire.worker.process.notify import SUPERVISOR, Notifier
+from tests.rows import over
 
 
 @pytest.fixture(params=["path", "abstract"])
@@ -51,7 +52,7 @@ def test_what_jobs_start_does_not_inherit_it() -> None:
     assert environ == {"PATH": "/bin"}
 
 
-@pytest.mark.parametrize(
+@over(
     ("variables", "watchdog"),
     [
         ({"WATCHDOG_USEC": "4000000"}, 4.0),

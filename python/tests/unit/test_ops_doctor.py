@@ -5,12 +5,11 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-import pytest
-
 from jobwire.console.ops.doctor import Finding, Limits, examine
 from jobwire.console.ops.doctor_facts import PlaceSize, PrivateHash, Survey
 from jobwire.inspect.summary import QueueSummary
 from jobwire.protocol.keys import Keys
+from tests.rows import over
 from tests.unit.test_ops_explain import NOW, process
 
 INFO = {
@@ -62,7 +61,7 @@ def test_a_healthy_redis_has_no_finding() -> None:
     assert found() == []
 
 
-@pytest.mark.parametrize(
+@over(
     ("asked", "replicas", "code", "says"),
     [
         (None, 2, "", ""),
@@ -83,7 +82,7 @@ def test_confirmations_are_compared_with_replicas(
     assert all(says in one.sentence for one in findings)
 
 
-@pytest.mark.parametrize(
+@over(
     ("info", "expected"),
     [
         ({"redis_version": "6.0.16"}, [("server-too-old", "error")]),
@@ -107,7 +106,7 @@ def test_the_server(info: dict[str, str], expected: list[tuple[str, str]]) -> No
     assert names(info=info) == expected
 
 
-@pytest.mark.parametrize(
+@over(
     ("aof", "settings", "expected"),
     [
         ("0", {"save": ""}, [("no-persistence", "warning")]),
@@ -194,7 +193,7 @@ def test_held_jobs() -> None:
     assert names(private=[unnamed]) == [("private-hash-without-owner", "warning")]
 
 
-@pytest.mark.parametrize(
+@over(
     ("queues", "expected"),
     [
         ([queue()], []),

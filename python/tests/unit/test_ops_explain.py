@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import pytest
-
 from jobwire.console.ops.explain import Explanation, explain
 from jobwire.console.ops.locate import JobFacts, QueueFacts, Whereabouts
 from jobwire.inspect.entry import entry
 from jobwire.inspect.processes import CapsuleInfo, ProcessInfo
 from jobwire.inspect.progress import IterationState
+from tests.rows import over
 
 NOW = 1_795_192_067.25
 
@@ -89,7 +88,7 @@ def facts_of(size: int, *, paused: bool = False, registered: bool = True) -> Que
 OTHERS = {"high": facts_of(9), "idle": facts_of(0), "stopped": facts_of(9, paused=True)}
 
 
-@pytest.mark.parametrize(
+@over(
     ("facts", "expected"),
     [
         ({}, ["next"]),
@@ -130,7 +129,7 @@ def test_jobs_ahead_are_counted() -> None:
     assert many.sentence == "2,000 jobs of queue q run before it."
 
 
-@pytest.mark.parametrize(
+@over(
     ("weights", "code"),
     [
         ([{"high": 0, "q": 0}], "starved-by-order"),
@@ -168,7 +167,7 @@ def test_a_queue_of_another_type() -> None:
     assert codes(in_set("retry", NOW - 1), queues=broken) == ["poller-asleep", "queue-wrong-type"]
 
 
-@pytest.mark.parametrize(
+@over(
     ("late", "facts", "expected"),
     [
         (-0.001, {}, ["not-due"]),
@@ -203,7 +202,7 @@ def test_a_job_that_waits_for_its_retry() -> None:
     assert codes(in_set("retry", NOW + 9)) == ["not-due"]
 
 
-@pytest.mark.parametrize(
+@over(
     ("fields", "code"),
     [
         ({"error_class": "E", "retry": True, "retry_count": 25}, "dead-retries-used"),
@@ -222,7 +221,7 @@ def test_a_dead_job(fields: dict[str, Any], code: str) -> None:
     assert codes(in_set("dead", NOW - 9, **fields)) == [code]
 
 
-@pytest.mark.parametrize("place", ["queue:q", "schedule", "retry", "dead", "unreadable"])
+@over("place", ["queue:q", "schedule", "retry", "dead", "unreadable"])
 def test_an_unreadable_payload(place: str) -> None:
     one = Whereabouts(place, entry(b"{", place, NOW - 9), ahead=0, queue="q")
     assert codes(one) == ["unreadable"]
@@ -232,7 +231,7 @@ def held(lease: float | None, identity: str = "p") -> Whereabouts:
     return Whereabouts("held", job("private"), identity=identity, lease=lease, queue="q")
 
 
-@pytest.mark.parametrize(
+@over(
     ("where", "facts", "expected"),
     [
         (held(59.0), {}, ["held"]),

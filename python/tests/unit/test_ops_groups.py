@@ -19,6 +19,7 @@ from jobwire.errors import ConfigError, NotPermitted
 from jobwire.inspect.entry import entry
 from jobwire.protocol.payload import encode
 from jobwire.protocol.retry import encode_backtrace
+from tests.rows import over
 
 
 def failure(jid: str = "j", place: str = "retry", score: float = 5.0, **fields: Any) -> Any:
@@ -26,7 +27,7 @@ def failure(jid: str = "j", place: str = "retry", score: float = 5.0, **fields: 
     return entry(encode(job), place, score)
 
 
-@pytest.mark.parametrize(
+@over(
     ("message", "general"),
     [
         ("undefined method `foo' for nil:NilClass", "undefined method … for nil:NilClass"),
@@ -62,7 +63,7 @@ def test_long_messages_are_cut_before_they_are_searched() -> None:
     assert time.process_time() - start < 5
 
 
-@pytest.mark.parametrize(
+@over(
     ("lines", "frame"),
     [
         ([], ""),

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
-
 from jobwire.protocol.ordering import Mode, QueueOrder
+from tests.rows import over
 
 
 def reverse(names: list[str]) -> None:
@@ -15,7 +14,7 @@ def never(names: list[str]) -> None:
     raise AssertionError("strict order needs no random numbers")
 
 
-@pytest.mark.parametrize(
+@over(
     ("weights", "mode"),
     [
         ({"a": 0}, "strict"),

@@ -22,6 +22,7 @@ import pytest
 from jobwire import App, Cursor, InvalidArgument, InvalidJob, Job, current_job, testing
 from jobwire.application.parameters import Parameters
 from jobwire.testing import Jobs
+from tests.rows import over
 
 if TYPE_CHECKING:
     from fractions import Fraction
@@ -147,7 +148,7 @@ TRAVELLERS: list[tuple[Any, Any, Any]] = [
 ]
 
 
-@pytest.mark.parametrize(("annotation", "value", "wire"), TRAVELLERS)
+@over(("annotation", "value", "wire"), TRAVELLERS)
 def test_annotated_values_travel(annotation: Any, value: Any, wire: Any) -> None:
     """EXEC-1: the payload has JSON values, and the function gets what was enqueued."""
     job = parameters(annotation)
@@ -166,7 +167,7 @@ PLAIN = [
 ]
 
 
-@pytest.mark.parametrize("annotation", PLAIN)
+@over("annotation", PLAIN)
 def test_types_of_json_cost_nothing(annotation: Any) -> None:
     """EXEC-1: no codec; the function of the job is called as it is, with any value."""
     job = parameters(annotation)
@@ -176,7 +177,7 @@ def test_types_of_json_cost_nothing(annotation: Any) -> None:
     assert job.bind(values, {}) == values  # the client refuses it
 
 
-@pytest.mark.parametrize(
+@over(
     ("annotation", "value", "problem"),
     [
         (UUID, 5, "Expected `uuid`, got `int`"),

@@ -9,6 +9,7 @@ import pytest
 
 from jobwire.errors import MalformedPayload
 from jobwire.protocol.payload import Job, LazyJob, decode, edit, encode
+from tests.rows import over
 
 FULL = (
     b'{"retry":true,"queue":"default","args":[1,"x"],"class":"HardJob",'
@@ -20,7 +21,7 @@ def job(text: bytes) -> Job:
     return decode(text, "default")
 
 
-@pytest.mark.parametrize(
+@over(
     ("value", "text"),
     [
         ({"a": [1, None, True, "x"]}, b'{"a":[1,null,true,"x"]}'),
@@ -67,7 +68,7 @@ def test_decode_takes_any_spelling(text: bytes) -> None:
     assert (job(text).class_name, job(text).args) == ("A", [])
 
 
-@pytest.mark.parametrize(
+@over(
     ("text", "value"),
     [
         (b"9007199254740993", 9007199254740993),
@@ -105,7 +106,7 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize("text", BAD.values(), ids=BAD)
+@over("text", BAD.values(), ids=BAD)
 def test_what_is_not_json_is_malformed(text: bytes) -> None:
     """EXEC-3 and SEC-1: it is not a payload, and is not read as another format."""
     with pytest.raises(MalformedPayload) as caught:
@@ -113,7 +114,7 @@ def test_what_is_not_json_is_malformed(text: bytes) -> None:
     assert caught.value.rule == "EXEC-3"
 
 
-@pytest.mark.parametrize("text", [b"[]", b"1", b'"x"', b"null", b"true", b'["HardJob",[1]]'])
+@over("text", [b"[]", b"1", b'"x"', b"null", b"true", b'["HardJob",[1]]'])
 def test_json_that_is_no_object_is_malformed(text: bytes) -> None:
     """EXEC-4: such a payload cannot run, like broken text."""
     with pytest.raises(MalformedPayload) as caught:
@@ -160,7 +161,7 @@ def test_args(text: bytes, args: list[Any]) -> None:
     assert job(text).args == args
 
 
-@pytest.mark.parametrize("args", [b'"x"', b"1", b'{"a":1}', b"true", b"0"])
+@over("args", [b'"x"', b"1", b'{"a":1}', b"true", b"0"])
 def test_args_of_another_type_fail_the_job(args: bytes) -> None:
     """EXEC-7: the job fails like after its own error; the payload is not malformed."""
     decoded = job(b'{"class":"A","args":' + args + b"}")
@@ -180,7 +181,7 @@ def test_encoded_arguments_are_not_parameters(mark: str) -> None:
             _ = job(text).parameters
 
 
-@pytest.mark.parametrize(
+@over(
     ("text", "jid"),
     [
         (b'{"jid":"9f2c1b7a4d3e5f60718293a4"}', "9f2c1b7a4d3e5f60718293a4"),
@@ -195,7 +196,7 @@ def test_jid_is_opaque(text: bytes, jid: str | None) -> None:
     assert job(text).jid == jid
 
 
-@pytest.mark.parametrize(
+@over(
     ("text", "names"),
     [
         (b'{"class":"A"}', ("A", "A")),
@@ -210,7 +211,7 @@ def test_class_names(text: bytes, names: tuple[str, str]) -> None:
     assert (job(text).class_name, job(text).display_class) == names
 
 
-@pytest.mark.parametrize(
+@over(
     ("text", "count"),
     [
         (b"{}", None),
@@ -233,7 +234,7 @@ def test_get_and_repr() -> None:
     assert repr(decoded) == "<Job HardJob jid=9f2c1b7a4d3e5f60718293a4 queue=default>"
 
 
-@pytest.mark.parametrize(
+@over(
     ("before", "changes", "after"),
     [
         (b'{"a":1,"b":2}', {"c": 3}, b'{"a":1,"b":2,"c":3}'),
@@ -279,7 +280,7 @@ def test_a_lazy_job_reads_as_a_decoded_one() -> None:
     assert LazyJob(b'{"retry_count":true}', "q").retry_count is None
 
 
-@pytest.mark.parametrize(
+@over(
     ("text", "edited"),
     [
         (rb'{"a":"\u000a\/\u001F"}', rb'{"a":"\n/\u001f","x":1}'),
@@ -296,7 +297,7 @@ def test_escapes_get_the_spelling_of_writers(text: bytes, edited: bytes) -> None
     assert json.loads(edited) == json.loads(text) | {"x": 1}
 
 
-@pytest.mark.parametrize("value", [b"1e400", b"-1e400", b"9" * 5_000, rb'"\ud800"', rb'"\udc00"'])
+@over("value", [b"1e400", b"-1e400", b"9" * 5_000, rb'"\ud800"', rb'"\udc00"'])
 def test_a_value_that_python_cannot_hold_is_malformed(value: bytes) -> None:
     """PAY-23, PAY-24: the payload goes to the dead set as it is, and does not run."""
     with pytest.raises(MalformedPayload) as caught:

@@ -9,6 +9,7 @@ import pytest
 
 from jobwire import ConfigError, InvalidJob
 from jobwire.protocol.periodic_entry import CatchUp, PeriodicEntry, StoredEntry, catch_up
+from tests.rows import over
 
 NOW = 1_770_717_610.25
 MEMBER = "cron_job:default:t"
@@ -41,7 +42,7 @@ def test_fields_of_a_run_are_left_out() -> None:
     assert made.keys() == {*("retry", "queue", "class", "args", "jid", "created_at", "enqueued_at")}
 
 
-@pytest.mark.parametrize(
+@over(
     ("text", "args"),
     [
         (None, []),
@@ -78,7 +79,7 @@ def test_an_active_job_is_wrapped() -> None:
     ]
 
 
-@pytest.mark.parametrize(
+@over(
     ("fields", "problem"),
     [
         ({}, ""),
@@ -103,7 +104,7 @@ def test_a_payload_that_no_worker_can_read_is_not_pushed() -> None:
         payload(stored(message='{"retry":"x"}'))
 
 
-@pytest.mark.parametrize(
+@over(
     ("text", "rule"),
     [
         (None, None),
@@ -122,7 +123,7 @@ def test_rules_for_late_ticks(text: str | None, rule: CatchUp | None) -> None:
     assert catch_up(text) == rule
 
 
-@pytest.mark.parametrize(
+@over(
     ("wrong", "text"),
     [
         ({"name": ""}, "name ''"),

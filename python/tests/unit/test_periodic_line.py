@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
@@ -14,6 +15,7 @@ import pytest
 from jobwire import ConfigError
 from jobwire.periodic.line import parse
 from jobwire.periodic.zones import local_zone, offset_at
+from tests.rows import over
 
 DAY = 86_400
 
@@ -51,7 +53,7 @@ def of_day(line: str, day: str) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize(
+@over(
     ("line", "expected"),
     [
         ("*/5 * * * *", ["2026-02-11 13:35:00", "2026-02-11 13:30:00", "2026-02-11 13:25:00"]),
@@ -83,7 +85,7 @@ def test_lines_mean_what_they_mean_to_sidekiq_cron(line: str, expected: list[str
     assert latest(line, "2026-02-11 13:37:31") == expected
 
 
-@pytest.mark.parametrize(
+@over(
     ("line", "text"),
     [
         ("", "it is empty"),
@@ -120,7 +122,7 @@ def test_a_line_that_is_not_understood_is_refused_by_name(line: str, text: str) 
 BERLIN = "Europe/Berlin"
 
 
-@pytest.mark.parametrize(
+@over(
     ("line", "day", "expected"),
     [
         (f"30 2 * * * {BERLIN}", "2026-03-29", []),
@@ -163,29 +165,22 @@ MATCHES: dict[str, Callable[[datetime], bool]] = {
         ("Africa/Casablanca", "2026-02-01 00:00:00"),
     ],
 )
-@pytest.mark.parametrize("line", MATCHES)
-def test_ticks_are_the_times_whose_local_time_matches(name: str, first: str, line: str) -> None:
+def test_ticks_are_the_times_whose_local_time_matches(name: str, first: str) -> None:
     """X-CRON-10: compared with a search of every minute of seven weeks around a change."""
     begin = at(first)
     end = begin + 49 * DAY
     tz = ZoneInfo(name)
-    expected = [
-        tick
-        for tick in range(begin + 60, end, 60)
-        if MATCHES[line](datetime.fromtimestamp(tick, tz))
-    ]
-    parsed = parse(f"{line} {name}")
-    ticks = []
-    for tick in parsed.ticks(begin):
-        if tick >= end:
-            break
-        ticks.append(tick)
-    assert ticks == expected
-    backwards: list[int] = []
-    moment: int | None = end
-    while moment is not None and (moment := parsed.before(moment)) is not None and moment > begin:
-        backwards.append(moment)
-    assert backwards[::-1] == expected
+    minutes = [(tick, datetime.fromtimestamp(tick, tz)) for tick in range(begin + 60, end, 60)]
+    for line, matches in MATCHES.items():
+        expected = [tick for tick, local in minutes if matches(local)]
+        parsed = parse(f"{line} {name}")
+        ticks = [*itertools.takewhile(lambda tick: tick < end, parsed.ticks(begin))]
+        assert ticks == expected, line
+        backwards: list[int] = []
+        moment: int | None = end
+        while moment is not None and (moment := parsed.before(moment)) and moment > begin:
+            backwards.append(moment)
+        assert backwards[::-1] == expected, line
 
 
 def test_a_year_of_hourly_ticks_is_even() -> None:

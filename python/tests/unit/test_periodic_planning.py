@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from datetime import UTC
 
-import pytest
-
 from jobwire.periodic.line import parse
 from jobwire.periodic.planning import Agenda, due_ticks
 from jobwire.protocol.periodic_entry import StoredEntry, catch_up
+from tests.rows import over
 
 TEN = 1_770_717_600  # 2026-02-10 10:00:00 UTC
 HOURLY = parse("0 * * * * UTC")
 
 
-@pytest.mark.parametrize(
+@over(
     ("lateness", "is_due"),
     [(0.0, True), (0.5, True), (60.0, True), (60.99, True), (61.0, False), (3000.0, False)],
 )
@@ -24,7 +23,7 @@ def test_a_tick_may_be_late_by_the_grace_period(lateness: float, is_due: bool) -
     assert due_ticks(HOURLY, now=TEN - 0.01) == []
 
 
-@pytest.mark.parametrize(
+@over(
     ("rule", "expected"),
     [
         ("none", []),

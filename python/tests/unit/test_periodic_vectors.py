@@ -60,7 +60,7 @@ def test_the_clock_changes_are_many_and_of_all_kinds() -> None:
     }
 
 
-@pytest.mark.parametrize("vector", vectors("cron-members"), ids=lambda vector: vector["name"])
+@over("vector", vectors("cron-members"), ids=lambda vector: vector["name"])
 def test_a_tick_has_these_texts(vector: dict[str, Any]) -> None:
     """[X-CRON-4] [X-CRON-7]"""
     assert tick_member(vector["tick"]) == vector["member"]

@@ -16,6 +16,7 @@ from jobwire.errors import NoReply, RedisRefused, RedisTrouble, RedisUnreachable
 from jobwire.worker.process import process as process_module
 from jobwire.worker.process.notify import Notifier
 from jobwire.worker.process.process import _may_pass, _Process
+from tests.rows import over
 
 
 @pytest.fixture
@@ -95,7 +96,7 @@ def test_lines_that_a_job_prints_are_written_at_once(
         assert (tmp_path / "out").read_text() == "before\nafter\n"
 
 
-@pytest.mark.parametrize(
+@over(
     ("error", "passes"),
     [
         (RedisUnreachable("connection refused"), True),

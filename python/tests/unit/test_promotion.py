@@ -12,6 +12,7 @@ from jobwire.protocol.keys import Keys
 from jobwire.protocol.promotion import first_wait, next_wait, promote_batch, promoted
 from jobwire.protocol.times import Generation
 from jobwire.protocol.wire import Command, Script, Step
+from tests.rows import over
 
 NOW = 1_795_192_067.25
 
@@ -26,7 +27,7 @@ RETRIED = (
 )
 
 
-@pytest.mark.parametrize(
+@over(
     ("text", "generation", "queue", "moved"),
     [
         (SCHEDULED, 8, "low", SCHEDULED[:-1] + b',"enqueued_at":1795192067250}'),
@@ -58,7 +59,7 @@ def test_promoted(text: bytes, generation: Generation, queue: str, moved: bytes)
     assert promoted(text, now=NOW, generation=generation) == (queue, moved)
 
 
-@pytest.mark.parametrize(
+@over(
     ("text", "rule"),
     [
         (b"", "EXEC-3"),
@@ -140,7 +141,7 @@ def test_a_bad_member_does_not_keep_the_others() -> None:
     assert [member for member, _ in result.killed] == [b"\xff"]
 
 
-@pytest.mark.parametrize(
+@over(
     ("interval", "jitter", "seconds"),
     [(None, 0.0, 10.0), (None, 0.5, 12.5), (3.0, 0.0, 0.0), (3.0, 0.5, 1.5), (60.0, 0.5, 2.5)],
 )
@@ -149,7 +150,7 @@ def test_first_wait(interval: float | None, jitter: float, seconds: float) -> No
     assert first_wait(interval, jitter=jitter) == seconds
 
 
-@pytest.mark.parametrize(
+@over(
     ("interval", "processes", "jitter", "seconds"),
     [
         (None, 0, 0.0, 2.5),

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from jobwire.protocol import results
 from jobwire.protocol.results import Members, ResultOutcome, failure_members, value_members
 from jobwire.protocol.retry import Failure
+from tests.rows import over
 from tests.schemas import problems
 
 JSON = st.recursive(
@@ -62,7 +63,7 @@ def test_an_outcome_without_members() -> None:
     assert not results.is_final(None)
 
 
-@pytest.mark.parametrize(
+@over(
     ("value", "seconds"),
     [(1, 1), (0.2, 1), (10**9, 10**9), (10**9 + 1, 0), (0, 0), (float("nan"), 0), ("5", 0),
      (True, 0), (None, 0)],

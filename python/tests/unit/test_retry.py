@@ -20,6 +20,7 @@ from jobwire.protocol.retry import (
     retry_delay,
 )
 from jobwire.protocol.times import Generation, stamp
+from tests.rows import over
 
 NOW = 1_795_192_067.25
 ABSENT = object()
@@ -109,7 +110,7 @@ LIMITS: list[tuple[dict[str, Any], type]] = [
 ]
 
 
-@pytest.mark.parametrize(("fields", "kind"), LIMITS, ids=[json.dumps(f) for f, _ in LIMITS])
+@over(("fields", "kind"), LIMITS, ids=[json.dumps(f) for f, _ in LIMITS])
 def test_retry_and_count(fields: dict[str, Any], kind: type) -> None:
     """RETRY-1: the meaning of the values. RETRY-5: `retry: n` is at most n + 1 runs."""
     assert type(fail(fields)) is kind
@@ -172,9 +173,7 @@ TIME_LIMITS: list[tuple[dict[str, Any], type]] = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("fields", "kind"), TIME_LIMITS, ids=[json.dumps(f)[:70] for f, _ in TIME_LIMITS]
-)
+@over(("fields", "kind"), TIME_LIMITS, ids=[json.dumps(f)[:70] for f, _ in TIME_LIMITS])
 def test_retry_for(fields: dict[str, Any], kind: type) -> None:
     """RETRY-6, RETRY-21, RETRY-29: replaces the count, also 0; any form of failed_at (GEN-3)."""
     assert type(fail({"retry": True} | fields)) is kind
@@ -262,7 +261,7 @@ def test_a_time_limit_ends_without_a_time(failed_at: Any, generation: Generation
     assert stored(fail(without)).get("failed_at", ABSENT) == failed_at  # PAY-7: nothing needs it
 
 
-@pytest.mark.parametrize(
+@over(
     ("fields", "queue"),
     [
         ({"queue": "low"}, "critical"),
@@ -277,7 +276,7 @@ def test_stored_queue(fields: dict[str, Any], queue: str) -> None:
     assert stored(fail({"retry": True} | fields, queue="critical"))["queue"] == queue
 
 
-@pytest.mark.parametrize(
+@over(
     ("message", "kept"),
     [
         ("", ""),
@@ -296,7 +295,7 @@ def test_error_message(message: str, kept: str) -> None:
     assert decode(outcome.text, "q").get("error_message") == kept
 
 
-@pytest.mark.parametrize(
+@over(
     ("wanted", "lines"),
     [
         (True, ["line 1", "line 2", "line 3"]),
@@ -345,7 +344,7 @@ def test_what_the_job_did_to_its_arguments_is_not_stored() -> None:
     assert outcome.text.startswith(text[:-1])
 
 
-@pytest.mark.parametrize(
+@over(
     ("dead", "kind"),
     [(False, Discard), (True, Kill), (None, Kill), (0, Kill), ("false", Kill)],
 )
@@ -365,7 +364,7 @@ def test_a_buried_job_tells_why() -> None:
 APPENDIX_B = {0: (15, 24), 1: (16, 35), 2: (31, 60), 5: (640, 699), 24: (331_791, 332_040)}
 
 
-@pytest.mark.parametrize("count", APPENDIX_B)
+@over("count", APPENDIX_B)
 def test_delay(count: int) -> None:
     """RETRY-4, RETRY-15: smallest and largest of SPEC.md's appendix B, in whole seconds."""
     smallest, largest = APPENDIX_B[count]

@@ -10,9 +10,8 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
-import pytest
-
 from jobwire.worker.execute.safe_points import is_application, is_harmless, landing, own
+from tests.rows import over
 
 lock = threading.Lock()
 
@@ -95,7 +94,7 @@ def in_callback() -> None:
     hash(Called())
 
 
-@pytest.mark.parametrize(
+@over(
     ("function", "harmless"),
     [
         (in_finally, {"lock.acquire()", "helper()", 'x = len("in a helper")'}),

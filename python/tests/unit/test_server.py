@@ -8,6 +8,7 @@ from jobwire.errors import RedisRefused
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.server import UnfitServer, check_server, parse_info
 from jobwire.protocol.wire import command
+from tests.rows import over
 
 
 def check(fields: dict[str, str], namespace: str = "") -> tuple[str, str, int]:
@@ -15,13 +16,13 @@ def check(fields: dict[str, str], namespace: str = "") -> tuple[str, str, int]:
     return info.product, info.version, len(info.warnings)
 
 
-@pytest.mark.parametrize("version", ["6.2.0", "6.2", "7.0.15", "8.1.7", "10.0.0", "255.255.255"])
+@over("version", ["6.2.0", "6.2", "7.0.15", "8.1.7", "10.0.0", "255.255.255"])
 def test_new_enough(version: str) -> None:
     """ENV-1."""
     assert check({"redis_version": version}) == ("Redis", version, 0)
 
 
-@pytest.mark.parametrize("version", ["6.0.16", "6.1.9", "5.0", "4.0.9", "2.8.24", "0.1"])
+@over("version", ["6.0.16", "6.1.9", "5.0", "4.0.9", "2.8.24", "0.1"])
 def test_too_old(version: str) -> None:
     """ENV-10: the message names the version found and the versions needed."""
     with pytest.raises(UnfitServer, match=rf"Redis {version} .*Redis 6\.2 or Valkey 7\.2"):
@@ -57,7 +58,7 @@ def test_eviction(policy: str, warnings: int) -> None:
     assert all(policy in warning and "noeviction" in warning for warning in texts)
 
 
-@pytest.mark.parametrize(
+@over(
     ("namespace", "fits"),
     [
         *((name, False) for name in ("", "app:", "{}:", "}x{", "{}{a}:", "{a", "a}")),

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from jobwire_conformance.spec import document
+from tests.rows import over
 from tools import one_file, protocol_pages, site
 from tools.markdown import ROOT, without_code
 from tools.protocol_facts import Facts
@@ -19,7 +20,7 @@ HOMES = dict.fromkeys(("KEY-1", "KEY-2", "KEY-3", "KEY-4", "PUSH-2"), SPECIFICAT
 PLACES = {"README.md": "index.md", "docs/a/b.md": "a/b.md", "lua/README.md": "lua.md"}
 
 
-@pytest.mark.parametrize(
+@over(
     ("link", "expected"),
     [
         ("../../README.md#x", "../index.md#x"),

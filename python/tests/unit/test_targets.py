@@ -14,6 +14,8 @@ from benchmarks.targets.plot import bars
 from benchmarks.targets.report import Report, pages, samples_of, write
 from benchmarks.targets.rows import TARGETS, runs
 
+from tests.rows import over
+
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "performance"
 CALM = {"others": 0.0, "load": 0.5}
 
@@ -68,7 +70,7 @@ def verdict(kind: str, figure: str, **medians: float) -> TargetVerdict | None:
     return report.verdict(target)
 
 
-@pytest.mark.parametrize(
+@over(
     ("kind", "figure", "medians", "reached"),
     [
         # With YJIT, if that was measured; otherwise YJIT counts as twice as fast.

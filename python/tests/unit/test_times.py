@@ -12,12 +12,13 @@ from jobwire.errors import InvalidJob
 from jobwire.protocol import times
 from jobwire.protocol.payload import encode
 from jobwire.protocol.times import Generation
+from tests.rows import over
 
 NOW = 1_795_192_067.0
 HUGE = 10**400
 
 
-@pytest.mark.parametrize(
+@over(
     ("now", "generation", "text"),
     [
         (1795192067.25, 7, b"1795192067.25"),
@@ -33,7 +34,7 @@ def test_stamp(now: float, generation: Generation, text: bytes) -> None:
     assert encode(times.stamp(now, generation)) == text
 
 
-@pytest.mark.parametrize(
+@over(
     ("value", "seconds"),
     [
         (1795192067.25, 1795192067.25),
@@ -54,15 +55,13 @@ def test_read_by_form_and_magnitude(value: float, seconds: float) -> None:
     assert times.read(value) == seconds
 
 
-@pytest.mark.parametrize(
-    "value", [None, True, "1795192067", [], {}, math.nan, math.inf, -math.inf, HUGE, -HUGE]
-)
+@over("value", [None, True, "1795192067", [], {}, math.nan, math.inf, -math.inf, HUGE, -HUGE])
 def test_read_takes_nothing_else_for_a_time(value: object) -> None:
     """GEN-3: an invalid time in a payload does not fail the reader."""
     assert times.read(value) is None
 
 
-@pytest.mark.parametrize(
+@over(
     ("when", "moment"),
     [
         (0, NOW),
@@ -95,7 +94,7 @@ def test_a_raw_time_is_always_absolute() -> None:
     assert times.absolute(timedelta(seconds=60), now=NOW) == NOW + 60
 
 
-@pytest.mark.parametrize(
+@over(
     ("value", "problem"),
     [
         (True, "not a time; give seconds"),
@@ -124,7 +123,7 @@ def test_a_possible_time_is_returned_as_it_is(value: float) -> None:
     assert times.epoch(value) is value
 
 
-@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, True, "5", 10**11])
+@over("value", [math.nan, math.inf, -math.inf, True, "5", 10**11])
 def test_conveniences_refuse_what_is_no_time(value: Any) -> None:
     """SCHED-4: also if a number may be a delay."""
     with pytest.raises(InvalidJob) as caught:
@@ -138,7 +137,7 @@ def test_a_naive_datetime_is_refused(convert: Any) -> None:
         convert(datetime(2026, 11, 20, 12), now=NOW)
 
 
-@pytest.mark.parametrize(
+@over(
     ("infos", "generation"),
     [
         ([], 8),

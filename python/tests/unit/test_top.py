@@ -19,9 +19,10 @@ from jobwire.inspect.filters import Filter
 from jobwire.inspect.fleet import Fleet
 from jobwire.inspect.formats import seconds
 from jobwire.inspect.summary import QueueSummary
+from tests.rows import over
 
 
-@pytest.mark.parametrize(
+@over(
     ("line", "only"),
     [
         ("", Filter()),
@@ -39,7 +40,7 @@ def test_a_filter_in_one_line(line: str, only: Filter) -> None:
     assert parse(written(only)) == only
 
 
-@pytest.mark.parametrize(
+@over(
     ("line", "told"),
     [
         ("class:", "class: has no value"),
@@ -97,7 +98,7 @@ def test_spans(span: str, length: float) -> None:
     assert seconds(span) == length
 
 
-@pytest.mark.parametrize("span", ["", "x", "-1", "1w", "nan", "inf", "1e12"])
+@over("span", ["", "x", "-1", "1w", "nan", "inf", "1e12"])
 def test_wrong_spans(span: str) -> None:
     with pytest.raises(ConfigError, match="is not a time span"):
         seconds(span)

@@ -123,7 +123,7 @@ def test_a_lawful_sentence_is_left_alone(sentence: str) -> None:
     assert found(f'"""A title.\n\n{sentence}\n"""\n', "module.py") == []
 
 
-@pytest.mark.parametrize("title", TITLES)
+@over("title", TITLES)
 def test_a_title_that_is_an_indirect_question_is_found(title: str) -> None:
     assert found(f"# Page\n\n## {title}\n") == ["title"]
     assert found(f'def f() -> None:\n    """{title}."""\n', "module.py") == ["title"]
@@ -214,7 +214,7 @@ def test_the_files_to_judge_are_those_of_the_project() -> None:
     assert not any(is_under(name, SKIPPED) for name in names)
 
 
-@pytest.mark.parametrize("prefix", SKIPPED)
+@over("prefix", SKIPPED)
 def test_the_lists_name_no_path_in_vain(prefix: str) -> None:
     assert (ROOT / prefix).is_dir() if prefix.endswith("/") else (ROOT / prefix).is_file()
 

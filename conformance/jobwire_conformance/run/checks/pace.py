@@ -9,7 +9,7 @@ from typing import Any
 
 from jobwire_conformance.cases.values import ABSENT
 from jobwire_conformance.run.checks.context import TOGETHER_S, Check, Context, Miss
-from jobwire_conformance.run.transactions import units
+from jobwire_conformance.run.transactions import executed, units
 from jobwire_conformance.sandbox import idle
 from jobwire_conformance.wire.faults import Refuse
 
@@ -125,10 +125,9 @@ def _between(context: Context, step: Mapping[str, Any]) -> list[float]:
 
 
 def _reads(context: Context, step: Mapping[str, Any]) -> list[float]:
-    """Return the times at which a process named a key."""
+    """Return the times at which a process named a key, in order."""
     key = context.state.key(step["of"]).encode()
-    process = step["process"]
-    return [c.at for name, c in context.sandbox.calls() if name == process and key in c.words]
+    return sorted(call.at for call in executed(context.sent(step)) if key in call.words)
 
 
 PARTS: Mapping[str, Check] = {

@@ -16,4 +16,5 @@ def payload(jid: str, **fields: Any) -> bytes:
 
 
 def fill(client: Any, name: str, count: int, score: Callable[[int], float] = float) -> None:
-    client.zadd(name, {payload(f"j{n:06}", retry_count=3): score(n) for n in range(count)})
+    text = payload("@", retry_count=3)
+    client.zadd(name, {text.replace(b"@", b"j%06d" % n): score(n) for n in range(count)})

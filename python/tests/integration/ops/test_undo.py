@@ -22,9 +22,9 @@ from tests.integration.ops.snapshot import snapshot
 def populate(client: Any) -> None:
     """Write entries of every kind into every place, with scores of every kind."""
     client.sadd("queues", "default", "low", "größe")
-    for number in range(1203):
-        class_name = "Odd" if number % 2 else "Even"
-        client.lpush("queue:default", payload(f"q{number:06}", **{"class": class_name}))
+    classes = [("Even", "Odd")[number % 2] for number in range(1203)]
+    jobs = [payload(f"q{n:06}", **{"class": name}) for n, name in enumerate(classes)]
+    client.lpush("queue:default", *jobs)
     client.lpush("queue:größe", *HOSTILE, payload("again"), payload("again"))
     scores = ["inf", "-inf", "0.1", "1795192067.2500001", "-0.0001", "17"]
     for name in ("schedule", "retry", "dead", "unreadable"):

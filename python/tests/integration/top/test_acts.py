@@ -41,26 +41,16 @@ def fill(server: Server) -> None:
 Step = Callable[[Driver], Awaitable[None]]
 
 
-async def _retry(drive: Driver) -> None:
-    await drive.open("4")
-    await drive.press("r")
+def at(screen: str, *keys: str) -> Step:
+    """Press a key on a screen, and answer the questions with the others."""
 
+    async def step(drive: Driver) -> None:
+        await drive.open(screen)
+        await drive.press(keys[0])
+        for key in keys[1:]:
+            await answer(drive, key)
 
-async def _add(drive: Driver) -> None:
-    await drive.open("5")
-    await drive.press("a")
-
-
-async def _kill(drive: Driver) -> None:
-    await drive.open("4")
-    await drive.press("k")
-    await answer(drive, "y")
-
-
-async def _delete(drive: Driver) -> None:
-    await drive.open("6")
-    await drive.press("x")
-    await answer(drive, "y")
+    return step
 
 
 async def _reschedule(drive: Driver) -> None:
@@ -129,12 +119,6 @@ async def _undo(drive: Driver) -> None:
     await answer(drive, "y")
 
 
-async def _clear(drive: Driver) -> None:
-    await drive.open("4")
-    await drive.press("C")
-    await answer(drive, "y")
-
-
 async def answer(drive: Driver, key: str) -> None:
     """Answer a question, if one is asked."""
     await drive.until(lambda: drive.app.screen is not drive.section or drive.messages)
@@ -151,10 +135,10 @@ async def line(drive: Driver, text: str) -> None:
 IN_THE_GATE = "retry", "pause"
 
 STEPS: dict[Act, Step] = {
-    "retry": _retry,
-    "add_to_queue": _add,
-    "kill": _kill,
-    "delete": _delete,
+    "retry": at("4", "r"),
+    "add_to_queue": at("5", "a"),
+    "kill": at("4", "k", "y"),
+    "delete": at("6", "x", "y"),
     "reschedule": _reschedule,
     "pause": _pause,
     "unpause": _unpause,
@@ -164,7 +148,7 @@ STEPS: dict[Act, Step] = {
     "dump": signal("D"),
     "stop": signal("S"),
     "undo": _undo,
-    "clear": _clear,
+    "clear": at("4", "C", "y"),
     "enable_periodic": periodic("halted", "p"),
     "disable_periodic": periodic("nightly", "p"),
     "enqueue_periodic": periodic("nightly", "a"),
