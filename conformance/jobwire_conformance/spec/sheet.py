@@ -19,7 +19,7 @@ WORDS_OF_PAGE = 450
 
 _TERMS = "| Term | Meaning |"
 _TYPES = "| Type | On the wire | Reading what others wrote |"
-_NUMBERED = re.compile(r"\b(?:[Tt]able|[Ll]ist) (\d+-\d+)")
+_NUMBERED = re.compile(r"\b(?:table|list) (\d+-\d+)", re.IGNORECASE)
 _COUNTED = (
     *("client/core", "client/bulk", "client/scheduled", "worker/core", "worker/retry"),
     *("worker/monitoring", "worker/signals", "worker/reliable", "scheduler/core"),
