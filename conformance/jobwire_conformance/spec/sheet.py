@@ -10,7 +10,13 @@ from pathlib import Path
 
 from jobwire_conformance import data
 from jobwire_conformance.spec import annexes, record
-from jobwire_conformance.spec.document import Document, Profile, Requirement, read_checkout
+from jobwire_conformance.spec.document import (
+    CITATION,
+    Document,
+    Profile,
+    Requirement,
+    read_checkout,
+)
 
 __all__ = ["PAGE", "Sheet", "Sheets", "counts", "numbered", "outdated", "updated"]
 
@@ -36,6 +42,8 @@ class Sheet:
         claims: The claim with those that it requires.
         rules: The requirements in reading order; those of annexes come last.
         sections: The heading above each rule.
+        checks: Id to the cases that check it.
+        cases: The profiles for which each case runs.
     """
 
     claim: str
@@ -45,6 +53,7 @@ class Sheet:
     sections: Mapping[str, str]
     document: Document
     checks: Mapping[str, Sequence[str]]
+    cases: Mapping[str, Sequence[str]]
 
     def markdown(self, *, examples: bool = False) -> str:
         """Return the sheet as Markdown, with the examples of its rules if asked for."""
@@ -59,6 +68,9 @@ class Sheet:
         yield f"The {len(self.rules)} rules of this claim in jobwire {version}, {levels}."
         if len(self.claims) > 1:
             yield f"It includes {', '.join(each for each in self.claims if each != self.claim)}."
+        if not robust and f"{self.claim}{data.ROBUST}" in data.CLAIMS:
+            yield f"What a program should refuse, and more, is in {self.claim}{data.ROBUST}."
+        shown: dict[str, str] = {}  # example to the rule under which it stands
         section = None
         for number, rule in enumerate(self.rules, 1):
             if self.sections[rule.id] != section:
@@ -68,13 +80,36 @@ class Sheet:
             yield from rule.text.splitlines()
             if rule.why:
                 yield from ("", f"Why: {rule.why}")
-            if checked := self.checks.get(rule.id):
+            if checked := [*filter(self._is_of_claim, self.checks.get(rule.id, ()))]:
                 yield from ("", f"Cases: {', '.join(checked)}")
             for fence in self.document.examples(rule.id) if examples else ():
-                yield from ("", f"```{fence.language}", fence.text, "```")
+                if fence.text in shown:
+                    yield from ("", f"Example: that of {shown[fence.text]}.")
+                else:
+                    yield from ("", f"```{fence.language}", fence.text, "```")
+                shown.setdefault(fence.text, rule.id)
         yield from numbered(self.document, self.rules)
+        yield from self._others()
         yield from ("", "## Types", "", *_table(self.document, _TYPES))
         yield from ("", "## Terms", "", *self._terms())
+
+    def _is_of_claim(self, case: str) -> bool:
+        """Return whether a case runs for this claim; `traffic` is the traffic of all of them."""
+        profiles = {claim.removesuffix(data.ROBUST) for claim in self.claims}
+        return case not in self.cases or not profiles.isdisjoint(self.cases[case])
+
+    def _others(self) -> Iterator[str]:
+        """Yield the rules of other claims that the rules of this one name, in short."""
+        own = {rule.id for rule in self.rules}
+        sentences = (rule.text.partition("\n\n")[0] for rule in self.rules)  # without tables
+        texts = "\n".join([*sentences, *(rule.why or "" for rule in self.rules)])
+        known = self.document.by_id
+        named = [known[id_] for id_ in dict.fromkeys(CITATION.findall(texts)) if id_ in known]
+        if others := [rule for rule in named if rule.id not in own]:
+            yield from ("", "## Rules of other claims that these name", "")
+        for rule in others:
+            text = " ".join(rule.text.partition("\n\n")[0].split())
+            yield f"- {rule.id} ({', '.join(rule.claims)}, {rule.level}): {text}"
 
     def _terms(self) -> Iterator[str]:
         head, rule, *rows = _table(self.document, _TERMS)
@@ -97,6 +132,8 @@ class Sheets:
     def __init__(self, root: Path, checks: Mapping[str, Sequence[str]] | None = None) -> None:
         self._document = read_checkout(root)
         self._checks = checks or {}
+        cases = data.cases(data.cases_directory())
+        self._cases = {name: raw["claims"] for name, (_, raw) in cases.items()}
         annexed = annexes.read_all(root)
         self._known = data.requirements_of(record.build(self._document, None, annexed))
         self._profiles = dict(self._document.profiles)
@@ -124,7 +161,14 @@ class Sheets:
             and not set(claims).isdisjoint(self._known[rule.id].claims)
         )
         return Sheet(
-            claim, generation, claims, chosen, self._headings, self._document, self._checks
+            claim=claim,
+            generation=generation,
+            claims=claims,
+            rules=chosen,
+            sections=self._headings,
+            document=self._document,
+            checks=self._checks,
+            cases=self._cases,
         )
 
 
