@@ -69,7 +69,7 @@ class Sheet:
         if len(self.claims) > 1:
             yield f"It includes {', '.join(each for each in self.claims if each != self.claim)}."
         if not robust and f"{self.claim}{data.ROBUST}" in data.CLAIMS:
-            yield f"What a program should refuse, and more, is in {self.claim}{data.ROBUST}."
+            yield f"Refusals and other robust rules are in {self.claim}{data.ROBUST}."
         shown: dict[str, str] = {}  # example to the rule under which it stands
         section = None
         for number, rule in enumerate(self.rules, 1):
