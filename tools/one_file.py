@@ -31,7 +31,7 @@ pre code { background: none; }
 table { border-collapse: collapse; display: block; font-size: 0.85rem; }
 th, td { border: 1px solid #8886; padding: 0.25rem 0.5rem; text-align: left; vertical-align: top; }
 blockquote { border-left: 0.25rem solid #3f51b5; margin: 1rem 0; padding: 0 0.8rem; }
-img { background: white; max-width: 100%; }
+img { max-width: 100%; }
 @media print {
   :root { color-scheme: light; }
   body { font-size: 9.5pt; margin: 0; max-width: none; padding: 0; }
@@ -78,11 +78,17 @@ def _article(page: Path, pages: Sequence[Path]) -> str:
         return f'<span id="{identifier[1]}">{match[2]}</span>' if identifier else match[2]
 
     body = re.sub(r"<a\b([^>]*)>(.*?)</a>", kept_link, body, flags=re.DOTALL)
-    return re.sub(
-        r'(<img\b[^>]*?)src="([^"]+)"',
-        lambda match: f'{match[1]}src="{_embedded(page.parent / match[2])}"',
-        body,
-    ).strip()
+    body = re.sub(r"<img\b[^>]*>", lambda match: _picture(match[0], page.parent), body)
+    return re.sub(r"<source\b[^>]*>\s*<img\b[^>]*>", r"<picture>\g<0></picture>", body).strip()
+
+
+def _picture(image: str, directory: Path) -> str:
+    """Return an image with its content; the one for a dark screen goes before that for paper."""
+    path, _, scheme = re.findall(r'src="([^"]+)"', image)[0].partition("#only-")
+    content = _embedded(directory / path)
+    if scheme == "dark":
+        return f'<source media="screen and (prefers-color-scheme: dark)" srcset="{content}">'
+    return re.sub(r'src="[^"]+"', f'src="{content}"', image)
 
 
 def _embedded(path: Path) -> str:

@@ -153,7 +153,7 @@ def unlinked(text: str) -> str:
 
 
 def drawn(text: str, place: str, shown: dict[str, str]) -> str:
-    """Return a page with the drawings of its Mermaid diagrams.
+    """Return a page with the drawings of its Mermaid diagrams, one for each color scheme.
 
     Raises:
         SystemExit: A diagram has changed since it was drawn.
@@ -162,12 +162,18 @@ def drawn(text: str, place: str, shown: dict[str, str]) -> str:
     def drawing(match: re.Match[str]) -> str:
         if match["kind"] != "mermaid":
             return match[0]
-        source = f"docs/diagrams/{hashlib.sha1(match['code'].encode()).hexdigest()[:12]}.svg"
-        if not (ROOT / source).is_file():
-            raise SystemExit(f"site: {source}: a diagram has changed; run .ci/site --diagrams")
-        shown[source] = _shown_place(source)
-        goal = os.path.relpath(shown[source], os.path.dirname(place) or ".")
-        return f"![diagram, with the text of the section above it]({goal}){{ .diagram }}"
+        name = hashlib.sha1(match["code"].encode()).hexdigest()[:12]
+        images = []
+        for theme, scheme in (("dark", "dark"), ("default", "light")):
+            source = f"docs/diagrams/{name}-{theme}.svg"
+            if not (ROOT / source).is_file():
+                raise SystemExit(f"site: {source}: a diagram has changed; run .ci/site --diagrams")
+            shown[source] = _shown_place(source)
+            goal = os.path.relpath(shown[source], os.path.dirname(place) or ".")
+            images.append(
+                f"![diagram, with the text of the section above it]({goal}#only-{scheme})"
+            )
+        return "".join(images)
 
     return FENCE.sub(drawing, text)
 
