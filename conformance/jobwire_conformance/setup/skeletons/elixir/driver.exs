@@ -14,8 +14,8 @@ defmodule Driver do
   # 7 for times in seconds, or 8 for milliseconds.
   #
   # `request` is one line of JSON, for your JSON library. Its "job" holds "class", "args" and options
-  # under their names in the payload; "at" is the time to run it, in epoch seconds; "in" is seconds
-  # from now. Some requests hold invalid values, on purpose. Raise Rejected if your client refuses
+  # under their names in the payload. Beside "job" it may have "at", the time to run it in epoch
+  # seconds, or "in", seconds from now. Some requests hold invalid values, on purpose. Raise Rejected if your client refuses
   # the job. Any other error, throw or exit means that the client cannot know whether the job was
   # written.
   def push(_request) do

@@ -27,10 +27,11 @@ public final class Driver {
      * Push one job with your client, to REDIS_URL, and return its jid.
      *
      * <p>`request` is one line of JSON, for your JSON library. Its `job` holds `class`, `args` and
-     * options under their names in the payload; `at` is the time to run it, in epoch seconds; `in`
-     * is seconds from now. Some requests hold invalid values, on purpose. Throw Rejected if your
-     * client refuses the job. Anything else that is thrown means that the client cannot know whether
-     * the job was written.
+     * options under their names in the payload. Beside `job` it may have `at`, the time to run it in
+     * epoch seconds, or `in`, seconds from now: throw NotFilledIn as long as your client cannot
+     * schedule. Some requests hold invalid values, on purpose. Throw Rejected if your client refuses
+     * the job. Anything else that is thrown means that the client cannot know whether the job was
+     * written.
      */
     static String push(String request) throws Exception {
         throw new NotFilledIn();

@@ -21,8 +21,8 @@ enum Problem {
 /// Push one job with your client, to JOBWIRE_REDIS_URL, and return its jid.
 ///
 /// `request` is one line of JSON, for your JSON library. Its `job` holds `class`, `args` and
-/// options under their names in the payload; `at` is the time to run it, in epoch seconds; `in` is
-/// seconds from now. Some requests hold invalid values, on purpose. A panic is answered as unknown.
+/// options under their names in the payload. Beside `job` it may have `at`, the time to run it in
+/// epoch seconds, or `in`, seconds from now. Some requests hold invalid values, on purpose. A panic is answered as unknown.
 fn push(request: &str) -> Result<String, Problem> {
     let _ = request;
     Err(Problem::NotYet)

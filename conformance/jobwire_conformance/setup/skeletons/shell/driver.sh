@@ -7,7 +7,8 @@ VERSION=0 # of the implementation
 # Push one job with your client, to $JOBWIRE_REDIS_URL, and print its jid.
 #
 # $1 is the request, one line of JSON. Its `job` holds `class`, `args` and options under their names
-# in the payload; `at` is the time to run it, in epoch seconds; `in` is seconds from now. With jq:
+# in the payload. Beside `job` it may have `at`, the time to run it in epoch seconds, or `in`, seconds
+# from now. With jq:
 # printf '%s\n' "$1" | jq -c .job
 #
 # Some requests hold invalid values, on purpose. Return 0 if the job was written, 1 if your client
