@@ -356,7 +356,8 @@ class _Process:
             self._is_stuck = False
         elif not self._is_stuck:
             self._is_stuck = True
-            _log.error("%s; the process is no longer live, the watchdog is not notified", stuck)
+            effect = ", so its watchdog is not notified" if self._notifier.watchdog else ""
+            _log.error("%s; the process is no longer live%s", stuck, effect)
         self._report_status()
         limit = self._config.memory_limit
         if limit and not self._notifier.supervised and not self._stopping:
