@@ -176,12 +176,15 @@ def required_claims(claim: str) -> Sequence[str]:
 
 @cache
 def claims_of(generation: str) -> frozenset[str]:
-    """Return the claims that can be made for a generation: those with a requirement of it."""
+    """Return the claims that can be made for a generation.
+
+    Those are the claims that a requirement of the generation names first. A claim that it names
+    later may be one of another generation, such as `worker/iteration` of KEY-1.
+    """
     return frozenset(
-        claim
+        requirement.claims[0]
         for requirement in requirements().values()
         if generation in requirement.generations and not requirement.retired
-        for claim in requirement.claims
     )
 
 
@@ -304,7 +307,7 @@ def requirements_of(file: Mapping[str, Any]) -> Mapping[str, Requirement]:
     return {
         entry["id"]: Requirement(
             id=entry["id"],
-            profiles=tuple(entry["claims"]),
+            profiles=tuple(name for name in entry["claims"] if name in _PROFILES),
             level=entry["level"],
             generations=tuple(entry["generations"]),
             keyword=entry["keyword"],

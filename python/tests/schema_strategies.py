@@ -98,7 +98,7 @@ def value(constraints: Sequence[Mapping[str, Any]]) -> st.SearchStrategy[Any]:
             named = {each["type"]} if isinstance(each["type"], str) else set(each["type"])
             kinds = named if kinds is None else kinds & named
         excluded += each.get("not", {}).get("enum", [])
-        for keyword in ("minimum", "minLength"):
+        for keyword in ("minimum", "exclusiveMinimum", "minLength"):
             if keyword in each:
                 merged[keyword] = max(each[keyword], merged.get(keyword, each[keyword]))
         for keyword in ("maximum", "exclusiveMaximum", "maxLength", "pattern", "items"):
@@ -117,8 +117,9 @@ def _typed(kind: str, limits: Mapping[str, Any]) -> st.SearchStrategy[Any]:
         return st.integers(least, most)
     if kind == "number":
         return st.floats(
-            limits.get("minimum"),
+            limits.get("minimum", limits.get("exclusiveMinimum")),
             limits.get("maximum", limits.get("exclusiveMaximum")),
+            exclude_min="exclusiveMinimum" in limits,
             exclude_max="exclusiveMaximum" in limits,
             allow_nan=False,
             allow_infinity=False,

@@ -77,11 +77,11 @@ def test_genuine_sidekiq_is_excused_where_the_specification_says_so() -> None:
 
 def test_a_release_is_excused_for_what_that_release_does() -> None:
     """These metrics keys belong to generation 8.1: Sidekiq 7 has other names."""
-    wrong = say("BITFIELD", "h|HardJob-20-8:4", "INCRBY", "u8", "#5", 1, reply=[1])
-    expire = say("EXPIRE", "h|HardJob-20-8:4", 28800, reply=1)
+    wrong = say("HINCRBY", "j|250220|8:04", "HardJob|x", 1, reply=1)
+    expire = say("EXPIRE", "j|250220|8:04", 28800, reply=1)
     for version, grade in (("7.3.2", "deviation"), ("8.1.7", "violation")):
         lines = [*heartbeat(info={**INFO, "version": version}), wrong, expire]
-        assert found(judged(lines)) == {"MET-2": grade}
+        assert found(judged(lines)) == {"MET-1": grade}
 
 
 def test_a_payload_without_times_is_of_no_generation() -> None:

@@ -99,9 +99,9 @@ fails if a job stays in flight for more than two heartbeats of a process that li
 it.
 
 These runs do not refuse single commands by an ACL. There, each script adds a job before it removes
-it, and asks first whether it may remove or trim (SPEC.md, 19.1). So a user without one command
-loses no job, and the error names the command and the rule of `ACL SETUSER` that allows it. With
-servers before Redis 7.0, `fetch` cannot ask, and only complete rules protect it.
+it, and asks first whether it may remove or trim ([section 19.1](../../spec/reliable.md)). So a user
+without one command loses no job, and the error names the command and the rule of `ACL SETUSER` that
+allows it. With servers before Redis 7.0, `fetch` cannot ask, and only complete rules protect it.
 """
 
 

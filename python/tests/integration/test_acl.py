@@ -22,7 +22,6 @@ from jobwire.inspect import Inspector
 from jobwire.protocol.dead_set import DeadSetLimits
 from jobwire.protocol.heartbeat import prune
 from jobwire.protocol.keys import Keys
-from jobwire.protocol.metrics import Metrics, mark_deploy
 from jobwire.worker.background.poller import Poller
 from tests.workers import brisk, running
 
@@ -252,25 +251,6 @@ def test_the_table_has_every_role() -> None:
         *("client", "worker core", "worker reliable", "scheduler"),
         *("inspector read", "inspector write"),
     ]
-
-
-def test_the_rules_of_metrics_are_enough(server: Server) -> None:
-    """SEC-3: the counts of MET-4 and the marks of MET-5, with every rule."""
-    row = r"^> \| a worker that counts [^|]*\| `([^`]+)` \|$"
-    (more,) = re.findall(row, SPEC, re.MULTILINE)
-    user = as_user(server, f"{ROLES['worker core']} {more}")
-    metrics = Metrics()
-    metrics.for_thread().record("Shop::Take", 7, failed=False)
-    shell = SyncRedis(user.url)
-    shell.run(metrics.flush(Keys(), now=time.time(), generation=7))
-    for _ in range(2):
-        shell.run(mark_deploy(Keys(), "v1", now=time.time()))
-    shell.close()
-    assert denied(server) == set()
-    patterns = [rule.removeprefix("~") for rule in more.split() if rule.startswith("~")]
-    admin: Any = server.client()
-    for pattern in patterns:
-        assert admin.keys(pattern), pattern
 
 
 @pytest.mark.parametrize("role", ROLES)
