@@ -8,12 +8,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from jobwire_conformance.errors import SuiteFault
-
-if TYPE_CHECKING:
-    from jobwire_conformance.spec.document import Document
 
 __all__ = [
     "CLAIMS",
@@ -40,7 +37,6 @@ __all__ = [
     "shared_file",
     "source_mutants_directory",
     "spec_version",
-    "specification",
     "variants_directory",
 ]
 
@@ -276,16 +272,6 @@ def record(root: Path) -> dict[str, Any]:
         return of_checkout(root)
     except (OSError, ValueError) as error:
         raise SuiteFault(f"cannot make {file}: {error}") from None
-
-
-def specification() -> Document:
-    """Return the specification with all its parts, without the annexes."""
-    from jobwire_conformance.spec.document import read_checkout
-
-    try:
-        return read_checkout(shared_file(""))
-    except OSError as error:
-        raise SuiteFault(f"cannot read a file of the suite: {error}") from None
 
 
 def spec_version() -> str:

@@ -10,10 +10,11 @@ from typing import Any
 
 from jobwire_conformance import data
 from jobwire_conformance.cases.case import Case
-from jobwire_conformance.errors import Usage
+from jobwire_conformance.errors import SuiteFault, Usage
 from jobwire_conformance.mutation import mutants
 from jobwire_conformance.mutation.mutants import Mutant
 from jobwire_conformance.run import run, traffic
+from jobwire_conformance.spec.document import read_checkout
 
 __all__ = ["explained", "page"]
 
@@ -91,7 +92,10 @@ def _mutants() -> Sequence[Mutant]:
 @cache
 def _of_section() -> Mapping[str, str]:
     """Return the first example of the section of each requirement, if it has one."""
-    document = data.specification()
+    try:
+        document = read_checkout(data.shared_file(""))
+    except OSError as error:
+        raise SuiteFault(f"cannot read a file of the suite: {error}") from None
     sections = {each.id: each.section.lstrip("R") for each in document.requirements}
     first: dict[str, str] = {}
     for example in document.fences:
