@@ -10,11 +10,10 @@ from typing import Any
 
 from jobwire_conformance import data
 from jobwire_conformance.cases.case import Case
-from jobwire_conformance.errors import SuiteFault, Usage
+from jobwire_conformance.errors import Usage
 from jobwire_conformance.mutation import mutants
 from jobwire_conformance.mutation.mutants import Mutant
 from jobwire_conformance.run import run, traffic
-from jobwire_conformance.spec.document import read_checkout
 
 __all__ = ["explained", "page"]
 
@@ -92,16 +91,13 @@ def _mutants() -> Sequence[Mutant]:
 @cache
 def _of_section() -> Mapping[str, str]:
     """Return the first example of the section of each requirement, if it has one."""
-    try:
-        document = read_checkout(data.shared_file(""))
-    except OSError as error:
-        raise SuiteFault(f"cannot read a file of the suite: {error}") from None
-    sections = {each.id: each.section.lstrip("R") for each in document.requirements}
+    entries = data.record(data.shared_file(""))["requirements"]
+    sections = {each["id"]: each["section"].lstrip("R") for each in entries}
     first: dict[str, str] = {}
-    for example in document.fences:
-        for id_ in example.shows if example.language == "redis-cli" else ():
-            if id_ in sections:
-                first.setdefault(sections[id_], example.text.rstrip())
+    for each in entries:
+        for example in each["examples"]:
+            if example["language"] == "redis-cli":
+                first.setdefault(sections[each["id"]], example["text"].rstrip())
     return {id_: first[section] for id_, section in sections.items() if section in first}
 
 
