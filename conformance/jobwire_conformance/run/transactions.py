@@ -21,10 +21,13 @@ def units(calls: Sequence[Call]) -> Iterator[list[Call]]:
 
 
 def executed(calls: Sequence[Call]) -> Iterator[Call]:
-    """Yield the commands except those of transactions that were aborted or discarded."""
+    """Yield the commands except those of transactions that were aborted or discarded.
+
+    A transaction whose EXEC has no reply yet may still be aborted, so it is left out as well.
+    """
     for unit in units(calls):
         *queued, last = unit
-        if not queued or (last.name == b"EXEC" and not (last.reply or b"").startswith(b"-")):
+        if not queued or (last.name == b"EXEC" and last.reply and not last.reply.startswith(b"-")):
             yield from unit
 
 
