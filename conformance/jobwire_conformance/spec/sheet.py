@@ -13,7 +13,6 @@ from jobwire_conformance.spec import annexes, record
 from jobwire_conformance.spec.document import (
     CITATION,
     Document,
-    Profile,
     Requirement,
     read_checkout,
 )
@@ -136,7 +135,6 @@ class Sheets:
         self._cases = {name: raw["claims"] for name, (_, raw) in cases.items()}
         annexed = annexes.read_all(root)
         self._known = data.requirements_of(record.build(self._document, None, annexed))
-        self._profiles = dict(self._document.profiles)
         self._headings: dict[str, str] = {}
         sections = {each.number: each for each in self._document.sections}
         # A robust rule stands with the interop rules of its section.
@@ -145,13 +143,12 @@ class Sheets:
             section = sections[rule.section.lstrip("R").partition(".")[0]]
             self._headings[rule.id] = f"{section.number} {section.title}"
         for annex in annexed:
-            self._profiles |= annex.document.profiles
             self._rules += annex.document.requirements
             self._headings |= {rule.id: annex.title for rule in annex.document.requirements}
 
     def of(self, claim: str, generation: str) -> Sheet:
         """Return the sheet of a claim of `data.CLAIMS` for a generation."""
-        claims = _complete(claim, self._profiles)
+        claims = tuple(data.complete([claim]))
         chosen = tuple(
             rule
             for rule in self._rules
@@ -207,24 +204,6 @@ def updated(root: Path) -> str:
 def outdated(root: Path) -> bool:
     """Return whether the table of claims in a checkout is out of date."""
     return updated(root) != (root / PAGE).read_text("utf-8")
-
-
-def _complete(claim: str, profiles: Mapping[str, Profile]) -> tuple[str, ...]:
-    """Return a claim with all that it requires, in the order of `data.CLAIMS`."""
-    found: set[str] = set()
-    open_claims = {claim}
-    while open_claims:
-        name = open_claims.pop()
-        found.add(name)
-        profile, suffix = name.removesuffix(data.ROBUST), name.endswith(data.ROBUST)
-        required = profiles[profile].requires
-        if suffix:
-            required = (
-                profile,
-                *(f"{each.removesuffix(data.ROBUST)}{data.ROBUST}" for each in required),
-            )
-        open_claims |= {*required} - found
-    return tuple(each for each in data.CLAIMS if each in found)
 
 
 def _order(section: str) -> tuple[float, bool]:
