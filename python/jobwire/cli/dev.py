@@ -172,9 +172,13 @@ def _tell_of(url: str, source: str) -> None:
 def _own_server(stack: ExitStack, app: str | None, port: int | None) -> tuple[str, str]:
     from jobwire.connection import embedded
 
+    # A worker that reload has started joins the server that reload has already announced.
+    announced = SUPERVISOR in os.environ and embedded.is_running(Path.cwd())
     server = stack.enter_context(embedded.start(Path.cwd(), port=port))
     if app:
         embedded.note_app(Path.cwd(), app)
+    if announced:
+        return server.url, "the server of this directory"
     click.echo(f"jobwire dev: Valkey at {server.url}, data in ./.jobwire", err=True)
     click.echo(f"Programs in this directory find it. For others: REDIS_URL={server.url}", err=True)
     return server.url, "the server of this directory"

@@ -319,6 +319,7 @@ def test_a_command_runs_beside_the_worker_and_ends_with_it(
         assert started.ran("third") == "second"
         assert not (tmp_path / "beside").exists()  # it was not started again
     assert "jobwire web" not in started.log
+    assert started.log.count("jobwire dev: Valkey at") == 1
     assert started.end(signal.SIGTERM) == 0
     assert (tmp_path / "ended").exists()
 
