@@ -55,14 +55,18 @@ def halved(value: Any) -> Any:
     return "a\ud800b" if value == "half" else value
 
 
+def job_of(request: dict[str, Any]) -> dict[str, Any]:
+    """Return a copy of the job of a request."""
+    job = dict(request["job"])
+    return halved(job) if job.get("class") == "JobwireHalf" else job
+
+
 def push(client: jobwire.Client, request: dict[str, Any]) -> dict[str, Any]:
     """Push the job of a request; return its id."""
-    job = dict(request["job"])
+    job = job_of(request)
     name, args, jid = job.pop("class", None), job.pop("args", None), job.pop("jid", None)
     if name == "JobwireNative":
         args = [native(value) for value in args]
-    if name == "JobwireHalf":
-        args = [halved(value) for value in args]
     options = {option: job.pop(option) for option in OPTIONS if option in job}
     if "in" in request:
         return {"jid": client.push_in(request["in"], name, args, jid=jid, fields=job, **options)}
@@ -77,11 +81,12 @@ def push(client: jobwire.Client, request: dict[str, Any]) -> dict[str, Any]:
 
 def push_bulk(client: jobwire.Client, request: dict[str, Any]) -> dict[str, Any]:
     """Push the jobs of a request; return their ids."""
-    job = dict(request["job"])
+    job = job_of(request)
     name = job.pop("class", None)
+    all_args = halved(request["args"]) if name == "JobwireHalf" else request["args"]
     options = {option: job.pop(option) for option in OPTIONS if option in job}
     times = {field: request[field] for field in ("at", "spread_interval") if field in request}
-    return {"jids": client.push_bulk(name, request["args"], fields=job, **options, **times)}
+    return {"jids": client.push_bulk(name, all_args, fields=job, **options, **times)}
 
 
 def bytes_of(member: Any) -> bytes:

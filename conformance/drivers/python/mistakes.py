@@ -151,6 +151,18 @@ def replace_halves() -> None:
     Client.push = push_replaced  # type: ignore[method-assign]
 
 
+def replace_halves_in_options() -> None:
+    """Push another character in place of half of a surrogate pair in an option. [PAY-22]"""
+    for name in ("push", "push_bulk"):
+        push: Any = getattr(Client, name)
+
+        def push_replaced(*args: Any, push: Any = push, **options: Any) -> Any:
+            text = json.dumps(options).replace(r"\ud800", r"\ufffd")
+            return push(*args, **json.loads(text))
+
+        setattr(Client, name, push_replaced)
+
+
 def sweep_in_two_steps() -> None:
     """Retry all: remove the members, then push their payloads. [INSP-26]"""
 
@@ -237,7 +249,8 @@ _MISTAKES = (
     *(keep_connection, one_slice, stay_connected, send_again, repeat_for_ever),
     *(ignore_stops, go_on),
     *(no_pause, wait_least, close_late, put_back_late, never_leave),
-    *(replace_halves, sweep_in_two_steps, sweep_on, log_nothing),
+    *(replace_halves, replace_halves_in_options),
+    *(sweep_in_two_steps, sweep_on, log_nothing),
     *(tick_later, give_an_hour, look_ahead, fail_on_malformed, accept_malformed, keep_both),
 )
 

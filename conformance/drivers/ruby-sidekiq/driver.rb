@@ -53,7 +53,7 @@ def push(request)
   if job["class"] == "JobwireNative"
     job["args"] = job["args"].map { |value| value == "native" ? Time.now : value }
   end
-  job["args"] = halved(job["args"]) if job["class"] == "JobwireHalf"
+  job = halved(job) if job["class"] == "JobwireHalf"
   jid = Sidekiq::Client.push(job)
   raise Stopped, "stopped by middleware" unless jid
 
@@ -62,6 +62,7 @@ end
 
 def push_bulk(request)
   items = request.fetch("job").merge("args" => request.fetch("args"))
+  items = halved(items) if items["class"] == "JobwireHalf"
   items["at"] = request["at"] if request.key?("at")
   items[:spread_interval] = request["spread_interval"] if request.key?("spread_interval")
   { jids: Sidekiq::Client.push_bulk(items) }

@@ -22,13 +22,16 @@ func route(job *payload.Object) (goOn bool) {
 	return true
 }
 
-// unwritable replaces texts in the arguments of two classes by values that JSON does not have.
+// unwritable replaces texts in the jobs of two classes by values that JSON does not have: in the
+// arguments of one, and anywhere in the other.
 func unwritable(item client.Item) {
 	switch item["class"] {
 	case "JobwireNative":
 		item["args"] = replaced(item["args"], "native", time.Now())
 	case "JobwireHalf":
-		item["args"] = replaced(item["args"], "half", "a\xffb")
+		for name := range item {
+			item[name] = replaced(item[name], "half", "a\xffb")
+		}
 	}
 }
 

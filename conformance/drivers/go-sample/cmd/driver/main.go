@@ -115,8 +115,13 @@ func push(c *client.Client, request map[string]any) payload.Object {
 }
 
 func pushBulk(c *client.Client, request map[string]any) payload.Object {
+	item := client.Item(request["job"].(map[string]any))
+	item["args"] = request["args"]
+	unwritable(item)
+	args := item["args"].([]any)
+	delete(item, "args")
 	jids, err := c.PushBulk(client.Bulk{
-		Item: request["job"].(map[string]any), Args: request["args"].([]any),
+		Item: item, Args: args,
 		At: request["at"], Spread: request["spread_interval"],
 	})
 	var bulk *client.BulkError
