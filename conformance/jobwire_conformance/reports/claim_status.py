@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Literal
 
-from jobwire_conformance.data import ROBUST
+from jobwire_conformance.data import ROBUST, required_claims
 from jobwire_conformance.reports.results import Check, Claim, Summary
 from jobwire_conformance.run.verdicts import FAILURES
 
 __all__ = [
     *("BUNDLES", "State", "bundles", "called", "counts", "held", "in_order"),
-    *("state", "states", "worst"),
+    *("state", "states", "unmet", "worst"),
 ]
 
 State = Literal["met", "failed", "deviation", "alone", "part", "none"]
@@ -69,6 +69,17 @@ def states(results: Summary) -> dict[str, State]:
         unsure = ("met", "alone")
         state_of = {name: "part" if word in unsure else word for name, word in state_of.items()}
     return state_of
+
+
+def unmet(results: Summary, name: str) -> list[str]:
+    """Return the claims that this claim requires and that the run did not find met.
+
+    Empty if the state of the claim has another reason.
+    """
+    state_of = states(results)
+    if state_of[name] != "alone":
+        return []
+    return [claim for claim in required_claims(name) if state_of.get(claim) not in ("met", None)]
 
 
 def counts(claim: Claim) -> str:

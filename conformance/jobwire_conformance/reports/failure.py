@@ -34,6 +34,8 @@ def explanation(check: Check, again: str) -> Iterator[str]:
             text, table, _ = requirement.text.partition("\n|")
             more = f" (the table: jobwire conform explain {requirement.id})" if table else ""
             yield f"[{requirement.id}] {text.rstrip()}{more}"
+    if "follows" in check:
+        yield f"probably follows from {check['follows']}, which fails for the same reason"
     if "reason" in check:
         yield f"declared: {check['reason']}"
     if again:

@@ -144,8 +144,11 @@ def _failures(
     yield '<h2 id="not-passed">Checks not passed</h2>'
     if not trace:
         yield '<p class="dim">The trace of this run is missing, so there are no logs.</p>'
-    harmless = lambda item: item[1][0]["status"] not in FAILURES  # noqa: E731
-    for (case, requirement), checks in sorted(_merged(failures).items(), key=harmless):
+
+    def rank(item: tuple[tuple[str, str], list[Check]]) -> tuple[bool, bool]:
+        return item[1][0]["status"] not in FAILURES, "follows" in item[1][0]
+
+    for (case, requirement), checks in sorted(_merged(failures).items(), key=rank):
         yield from _failure(results, case, requirement, checks, trace)
 
 
@@ -168,6 +171,8 @@ def _failure(
     if "reason" in check:
         issue = f" ({inline(check['issue'])})" if "issue" in check else ""
         yield f"<p><strong>Declared:</strong> {inline(check['reason'], 2000)}{issue}</p>"
+    if "follows" in check:
+        yield f"<p>Probably follows from {_links([check['follows']])}.</p>"
     if "held" in check:
         yield f"<p>Passed in {check['held']} of {check.get('runs', 0)} runs.</p>"
     if "blocked_by" in check:

@@ -42,6 +42,8 @@ def junit(results: Results) -> bytes:
         if status in FAILURES or _skipped(status):
             reason = check.get("reason") or check.get("message") or check.get("blocked_by") or ""
             failed = status in FAILURES
+            if "follows" in check:
+                reason = f"probably follows from {check['follows']}: {reason}"
             message = plain(reason if failed else f"{status}: {reason}")
             result = ElementTree.SubElement(
                 test, "failure" if failed else "skipped", message=message

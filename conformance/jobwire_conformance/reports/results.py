@@ -62,6 +62,7 @@ class Check(TypedDict):
     reason: NotRequired[str]
     issue: NotRequired[str]
     blocked_by: NotRequired[str]
+    follows: NotRequired[str]
     by: NotRequired[str]
     trace: NotRequired[list[int]]
     evidence: NotRequired[list[str]]

@@ -12,11 +12,11 @@ from typing import TextIO, cast
 from jobwire_conformance.cases.case import Case
 from jobwire_conformance.data import DEFAULT_GENERATION
 from jobwire_conformance.errors import REQUEST, EnvironmentFault
-from jobwire_conformance.reports.claim_status import WORDS, called, counts, states
+from jobwire_conformance.reports.claim_status import WORDS, called, counts, states, unmet
 from jobwire_conformance.reports.failure import explanation
 from jobwire_conformance.reports.results import Check, Results
 from jobwire_conformance.run.run import check_data
-from jobwire_conformance.run.verdicts import CaseVerdict
+from jobwire_conformance.run.verdicts import FAILURES, CaseVerdict
 from jobwire_conformance.wire.text import one_line, visible
 
 __all__ = ["Terminal", "closing", "errors", "remarks"]
@@ -209,8 +209,10 @@ def closing(results: Results) -> str:
     state_of = states(results)
     lines = [
         f"{name:24} {WORDS[state_of[name]]:17} {counts(claim) or 'no checks were run'}"
+        + (f"; requires {', '.join(others)}" if (others := unmet(results, name)) else "")
         for name, claim in results["claims"].items()
     ]
+    lines += _causes(results)
     server = results["server"]
     lines.append(
         f"{called(results)}, generation {results.get('generation', DEFAULT_GENERATION)}, "
@@ -218,3 +220,15 @@ def closing(results: Results) -> str:
         f"seed {results['seed']}"
     )
     return "\n".join(lines)
+
+
+def _causes(results: Results) -> Iterator[str]:
+    """Yield a line for each requirement that failures of others follow from."""
+    failed = [check for check in results["checks"] if check["status"] in FAILURES]
+    alone = {check["requirement"] for check in failed if "follows" not in check}
+    followers: dict[str, dict[str, None]] = {}  # ids in the order of the run
+    for check in failed:
+        if "follows" in check and check["requirement"] not in alone:
+            followers.setdefault(check["follows"], {})[check["requirement"]] = None
+    for cause, ids in followers.items():
+        yield f"first cause: {cause}; from it probably follow {', '.join(ids)}"

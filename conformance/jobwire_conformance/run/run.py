@@ -21,6 +21,7 @@ from jobwire_conformance.cases.case import Case, load
 from jobwire_conformance.config import Config
 from jobwire_conformance.errors import AdapterFault, ConformError, SuiteFault
 from jobwire_conformance.run import crash, traffic
+from jobwire_conformance.run.causes import causes
 from jobwire_conformance.run.checks import CheckResult
 from jobwire_conformance.run.evidence import Line, describe
 from jobwire_conformance.run.play import Play, date_in_utc
@@ -118,7 +119,7 @@ class Outcome:
             "started": self.started,
             "seconds": round(self.seconds, 3),
             "status": self.status,
-            "checks": [check_data(verdict) for verdict in self.verdicts],
+            "checks": self._checks(),
             "loss_map": [_loss(loss) for loss in self.losses],
             "errors": [_error(error) for error in self.errors],
             "trace": "trace.jsonl",
@@ -127,6 +128,12 @@ class Outcome:
             if command := getattr(self, name):
                 results[name] = command
         return results
+
+    def _checks(self) -> list[dict[str, Any]]:
+        checks = [check_data(verdict) for verdict in self.verdicts]
+        for index, cause in causes(checks).items():
+            checks[index]["follows"] = cause
+        return checks
 
     def _claim_statuses(self) -> Mapping[str, ClaimStatus]:
         return summary(self.config.claims, self.verdicts, self.cases, self.config.generation)

@@ -10,7 +10,11 @@ import pytest
 from jobwire_conformance import reports
 from jobwire_conformance.errors import Usage
 from jobwire_conformance.reports import summary
+from jobwire_conformance.reports.failure import explanation
+from jobwire_conformance.reports.junit import junit
 from jobwire_conformance.reports.results import load, load_trace
+from jobwire_conformance.reports.terminal import closing
+from jobwire_conformance.run.causes import causes
 from tests.conformance.markup import Page
 from tests.conformance.sample_results import put, results
 from tests.conformance.suite import run
@@ -112,3 +116,67 @@ def test_what_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(Usage, match=r"cannot write .*more\.json"):
         reports.put(tmp_path / "file" / "more.json", b"")
+
+
+def failed(requirement: str, case: str, message: str, **more: object) -> dict[str, object]:
+    return {
+        **{"case": case, "requirement": requirement, "claim": "client/core", "status": "fail"},
+        **{"message": message, **more},
+    }
+
+
+def test_one_wrong_field_has_one_cause() -> None:
+    checks = [
+        failed("PUSH-3", "a", "'enqueued_at' of member 0 of queue:q: expected a time, seen 17.5"),
+        failed(
+            "PAY-0", "b", "'created_at' of member 0 of queue:q: expected a time, seen 1795917730"
+        ),
+        failed(
+            "PUSH-11", "b", "'created_at' of member 0 of queue:q: expected a time, seen 1795917730"
+        ),
+        failed(
+            "PUSH-11", "c", "'created_at' of member 0 of queue:q: expected a time, seen 1795917731"
+        ),
+        failed(
+            "GEN-1", "traffic", "in case b: expected float seconds, seen $.created_at: 1795917730"
+        ),
+        failed("PUSH-19", "d", '\'jid\' of member 0 of queue:q: expected "a", seen "A"'),
+        {**failed("PUSH-20", "d", "'jid' of member 0 of queue:q: seen \"A\""), "status": "pass"},
+    ]
+    assert causes(checks) == {1: "GEN-1", 2: "GEN-1", 3: "GEN-1"}
+
+
+def test_one_wrong_value_has_one_cause() -> None:
+    pair = {"expected": 9007199254740993, "seen": 9007199254740992}
+    checks = [
+        failed(
+            "PAY-13", "a", "'bid' of member 0 of q: expected 9007199254740993, seen 9007…", **pair
+        ),
+        failed(
+            "PAY-5", "b", "'args[0]' of member 0 of q: expected 9007199254740993, seen …", **pair
+        ),
+        failed(
+            "PAY-5", "c", "'args[1]' of member 0 of q: expected 9007199254740993, seen …", **pair
+        ),
+        failed("PUSH-1", "d", '\'outcome\' of the answer: expected "ok", seen "rejected"'),
+        failed("PUSH-2", "e", '\'outcome\' of the answer: expected "ok", seen "rejected"'),
+    ]
+    assert causes(checks) == {0: "PAY-5"}
+
+
+def test_failures_that_follow_from_another_are_marked() -> None:
+    made = results("client/core", status="fail")
+    made["checks"][1]["follows"] = made["checks"][0]["requirement"]
+    first, second = (check["requirement"] for check in made["checks"][:2])
+    assert f"first cause: {first}; from it probably follow {second}\n" in closing(made)
+    assert f"probably follows from {first}" in "\n".join(explanation(made["checks"][1], ""))
+    assert junit(made).count(f"probably follows from {first}".encode()) == 2
+
+
+def test_a_claim_that_requires_others_says_which() -> None:
+    made = results("client/core", "client/bulk")
+    made["claims"]["client/core"]["checks"] = {"fail": 1}
+    for claim in made["claims"].values():
+        claim["met"] = False
+    lines = closing(made).splitlines()
+    assert [line for line in lines if line.endswith("; requires client/core")] == lines[1:2]

@@ -1,0 +1,79 @@
+"""Failures that follow from another: one wrong field breaks the checks of many requirements.
+
+A cause is a guess for readers. It changes no verdict, and every failed check still counts.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from jobwire_conformance.cases.match import TIMES
+from jobwire_conformance.judge import TRAFFIC
+from jobwire_conformance.run.verdicts import FAILURES
+
+__all__ = ["causes"]
+
+_MEMBER = re.compile(r"'(\w+)[^']*' of (?!the answer)")
+_FIELDS = re.compile(
+    rf"\b({'|'.join(TIMES)}|jid|retry_count|queue|class|error_\w+|retry|backtrace|tags|at)\b"
+)
+_JOB = re.compile(r"\b(?:ids? of|copies of job)\b")
+_IN_CASE = re.compile(r"in case [a-z0-9-]+: ")  # begins what the judge of traffic says
+_NUMBER = re.compile(r"seen\D*?(\d+)(\.\d+)?")
+_TELLING = 6  # characters of a value that two failures hardly share by chance
+_MILLISECONDS = 1e11  # the least number that is no longer one of seconds [GEN-3]
+
+
+def causes(checks: Sequence[Mapping[str, Any]]) -> dict[int, str]:
+    """Return the requirement that is the likely cause of a failed check, by the check's index.
+
+    Failures belong together if they are about one field of payloads, about times in the form of
+    another generation, or if they expected one value and saw another one, the same pair. Of these,
+    the cause is a requirement that the judge of traffic names, then the one that fails in most
+    cases, then the one that failed first. Its own checks have no cause.
+
+    Args:
+        checks: The checks of a run, as in results.json.
+    """
+    groups: list[tuple[set[str], list[int]]] = []  # subjects, and indexes of checks
+    for index, check in enumerate(checks):
+        if check["status"] in FAILURES and "blocked_by" not in check:
+            subjects, members = set(_subjects(check)), [index]
+            for group in [group for group in groups if group[0] & subjects]:
+                groups.remove(group)
+                subjects |= group[0]
+                members = group[1] + members
+            groups.append((subjects, members))
+    found: dict[int, str] = {}
+    for _, members in groups:
+        cause = _first(checks[index] for index in members)
+        found |= {index: cause for index in members if checks[index]["requirement"] != cause}
+    return found
+
+
+def _subjects(check: Mapping[str, Any]) -> Iterator[str]:
+    message = _IN_CASE.sub("", check.get("message", ""), 1)
+    member = _MEMBER.match(message)
+    searched = check["case"] == TRAFFIC or message.startswith("alternatives")
+    field = _FIELDS.search(message) if member is None and searched else member
+    if field is not None and field[1] in TIMES:
+        number = _NUMBER.search(message)
+        if number and (float(number[1]) >= _MILLISECONDS) == (number[2] is not None):
+            yield "form of times"
+    if field is not None and field[1] != "args":
+        yield f"field {field[1]}"
+    elif _JOB.search(message):
+        yield "field jid"
+    pair = [str(check.get(name)) for name in ("expected", "seen")]
+    if member is not None and all(len(text) >= _TELLING for text in pair):
+        yield " for ".join(pair)
+
+
+def _first(checks: Iterable[Mapping[str, Any]]) -> str:
+    cases: dict[str, set[str]] = defaultdict(set)
+    for check in checks:
+        cases[check["requirement"]].add(check["case"])
+    return max(cases, key=lambda id_: (TRAFFIC in cases[id_], len(cases[id_])))
