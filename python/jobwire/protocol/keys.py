@@ -113,6 +113,10 @@ class Keys:
         """STRING of the result of a job that keeps it. [X-RESULT-3]"""
         return f"{self.namespace}jobwire:result:{jid}"
 
+    def task(self, jid: str) -> str:
+        """HASH of the record of a task of Django that keeps its result. [KEY-5]"""
+        return f"{self.namespace}jobwire:task:{jid}"
+
     def rollup(self, bucket: str) -> str:
         """HASH of executions by class in one time bucket, such as `250214|8:04`. [MET-1]"""
         return f"{self.namespace}j|{bucket}"

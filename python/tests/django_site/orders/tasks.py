@@ -40,3 +40,18 @@ def identify(context: Any, pk: int) -> None:
 def fail() -> None:
     """Fail."""
     raise ValueError("on purpose")
+
+
+@task(takes_context=True)
+def flaky(context: Any, *args: Any, word: str) -> dict[str, Any]:
+    """Fail at the first attempt."""
+    if context.attempt == 1:
+        raise LookupError("not yet")
+    seen = flaky.get_result(context.task_result.id)
+    return {"status": str(seen.status), "word": (word,)}
+
+
+@task
+def wrong() -> object:
+    """Return a value for which JSON has no type."""
+    return object()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
@@ -14,13 +15,16 @@ from django.utils import timezone
 
 from jobwire import testing
 from jobwire.django import app
+from jobwire.errors import RedisTrouble
+from jobwire.inspect import Inspector
+from jobwire.protocol.wire import command, once
 from tests.django_site.orders import tasks
 from tests.django_site.orders.models import Order
 
 if django.VERSION >= (6, 0):
-    from django.tasks import TaskResultStatus, default_task_backend, signals
+    from django.tasks import TaskResultStatus, default_task_backend, signals, task_backends
 else:
-    from django_tasks import TaskResultStatus, default_task_backend, signals
+    from django_tasks import TaskResultStatus, default_task_backend, signals, task_backends
 
 BACKEND = "jobwire.django.tasks.JobwireBackend"
 
@@ -127,10 +131,99 @@ class TasksTest(TransactionTestCase):
                 self.assertEqual([job.args for job in jobs], [[1]])
             self.assertEqual([job.args for job in jobs], [[1], [2], [3]])
 
-    def test_results_cannot_be_read(self) -> None:
-        self.assertFalse(default_task_backend.supports_get_result)
+    def test_a_result_follows_its_task(self) -> None:
+        """Across a failure and a retry, as any process reads it."""
+        with testing.real(app) as worker:
+            worker.launcher.quiet()
+            later = timezone.now() + timedelta(days=1)
+            deferred = tasks.note.using(run_after=later, queue_name="other", priority=3).enqueue()
+            self.assertEqual(default_task_backend.get_result(deferred.id), deferred)
+            result = tasks.flaky.enqueue(1, [2], word="three")
+            self.assertEqual(tasks.flaky.get_result(result.id), result)
+        with testing.real(app) as worker:
+            result = tasks.flaky.enqueue(1, [2], word="three")
+            worker.drain(raise_errors=False)
+            result.refresh()
+            self.assertEqual((result.status, result.attempts), (TaskResultStatus.READY, 1))
+            self.assertEqual(result.errors[0].exception_class, LookupError)
+            self.assertTrue(result.errors[0].traceback.endswith("LookupError: not yet\n"))
+            with self.assertRaisesRegex(ValueError, "not finished"):
+                _ = result.return_value
+            worker.promote()
+            worker.drain(raise_errors=False)
+            result.refresh()
+            self.assertEqual((result.status, result.attempts), (TaskResultStatus.SUCCESSFUL, 2))
+            self.assertEqual(result.return_value, {"status": "RUNNING", "word": ["three"]})
+            self.assertEqual((result.args, result.kwargs), ([1, [2]], {"word": "three"}))
+            self.assertEqual(len(result.errors), 1)
+            moments = (
+                *(result.enqueued_at, result.started_at),
+                *(result.last_attempted_at, result.finished_at),
+            )
+            self.assertEqual(sorted(moments), list(moments))
+            key = app.client.redis.run(once(command("TTL", f"jobwire:task:{result.id}")))
+            self.assertTrue(590 < key <= 600, key)
+
+    def test_a_task_that_dies_has_failed_for_all_readers(self) -> None:
+        with testing.real(app) as worker:
+            result = tasks.fail.enqueue()
+            lost = tasks.wrong.enqueue()
+            for _ in range(4):
+                worker.drain(raise_errors=False)
+                worker.promote()
+            worker.drain(raise_errors=False)
+            result.refresh()
+            lost.refresh()
+            with Inspector(app.client.url) as inspector:
+                inspector.sweep("dead", "add_to_queue")
+            worker.drain(raise_errors=False)
+            again = tasks.fail.get_result(result.id)
+            foreign = app.client.push("tests.django_site.orders.tasks.fail", [], retry=False)
+            worker.drain(raise_errors=False)
+            pushed = tasks.fail.get_result(foreign or "")
+        self.assertEqual((result.status, result.attempts), (TaskResultStatus.FAILED, 4))
+        self.assertEqual([each.exception_class for each in result.errors], [ValueError] * 4)
+        with self.assertRaisesRegex(ValueError, "Task failed"):
+            _ = result.return_value
+        self.assertEqual((lost.status, lost.attempts), (TaskResultStatus.FAILED, 1))
+        self.assertIn("Unsupported type", lost.errors[0].traceback)
+        self.assertEqual((again.status, again.attempts), (TaskResultStatus.FAILED, 5))
+        self.assertEqual((pushed.status, pushed.attempts), (TaskResultStatus.FAILED, 1))
+
+    async def test_results_from_asyncio(self) -> None:
+        with testing.real(app) as worker:
+            result = await tasks.anote.aenqueue(5)
+            await worker.adrain()
+            await result.arefresh()
+            self.assertEqual(result.status, TaskResultStatus.SUCCESSFUL)
+            self.assertIsNone(result.return_value)
+            self.assertEqual(await tasks.anote.aget_result(result.id), result)
+
+    def test_results_of_collected_tasks(self) -> None:
+        with testing.fake(app) as jobs:
+            result = tasks.note.enqueue(1)
+            self.assertEqual(default_task_backend.get_result(result.id), result)
+            jobs.drain()
+            result.refresh()
+            self.assertEqual((result.status, result.return_value), ("SUCCESSFUL", 42))
+
+    def test_a_task_is_enqueued_although_its_record_cannot_be_written(self) -> None:
+        with testing.real(app) as worker:
+            app.client.redis.run(once(command("CONFIG", "SET", "maxmemory", "1")))
+            self.addCleanup(tasks.CALLS.clear)
+            with self.assertLogs("jobwire.django", "WARNING") as logs, suppress(RedisTrouble):
+                tasks.note.enqueue(1)
+            app.client.redis.run(once(command("CONFIG", "SET", "maxmemory", "0")))
+            worker.drain()
+        self.assertIn("was not written", logs.output[0])
+
+    def test_results_need_their_option(self) -> None:
+        careful = task_backends["careful"]
+        self.assertEqual(
+            (default_task_backend.supports_get_result, careful.supports_get_result), (True, False)
+        )
         with self.assertRaises(NotImplementedError):
-            default_task_backend.get_result("1")
+            careful.get_result("1")
 
     def test_an_unknown_option_is_named(self) -> None:
         options = {"BACKEND": BACKEND, "OPTIONS": {"on_comit": True}}
