@@ -124,7 +124,7 @@ function push(Redis_ $redis, object $request): array
         if (property_exists($request, $name)) {
             $at = $request->$name;
             check(is_int($at) || is_float($at), 'the time must be a number');
-            $at += $name === 'in' && $at < 1e9 ? microtime(true) : 0;
+            $at = $name === 'in' && $at < 1e9 ? max($at + microtime(true), 0) : $at; // [SCHED-3]
             check($at >= 0 && $at < 1e11, 'the time must be at least 0 and below 10^11');
             $at = $name === 'in' && $at <= microtime(true) ? null : $at;
         }

@@ -91,7 +91,10 @@ def describe(matcher: Any, scope: Scope | None = None, name: str = "") -> str:
         case "json":
             return f"the text of a JSON object with {{{_members(matcher['is'], scope)}}}"
         case "lines":
-            return f"a stored backtrace with {_range(matcher)} lines"
+            if "of" not in matcher:
+                return "a stored backtrace"
+            n, whole = matcher["n"], f"the stored backtrace {matcher['of']}"
+            return f"all but the last {-n} lines of {whole}" if n < 0 else f"{n} lines of {whole}"
         case "same":
             bound = {} if scope is None else scope.bound
             known = matcher["name"] in bound

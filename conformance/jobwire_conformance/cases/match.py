@@ -6,7 +6,7 @@ import base64
 import json
 import re
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,6 +17,7 @@ __all__ = ["TIMES", "Difference", "Scope", "difference", "matches", "moment", "w
 
 TIMES = ("created_at", "enqueued_at", "failed_at", "retried_at")
 _NOW = re.compile(r"now(?:([+-])([0-9.]+))?")
+_NUMBER = re.compile(r"0x[0-9a-f]+|[0-9]+")
 
 
 @dataclass(slots=True)
@@ -209,15 +210,19 @@ def _is_random(matcher: Mapping[str, Any], value: object) -> bool:
 
 
 def _has_lines(matcher: Mapping[str, Any], text: object, scope: Scope) -> bool:
-    """Return whether a text is a stored backtrace with the right number of lines, and the right."""
+    """Return whether a text is a stored backtrace with the right lines. [RETRY-22]"""
     lines = _lines(text)
     if lines is None:
         return False
-    if "first_of" in matcher:
-        whole = _lines(scope.bound.get(matcher["first_of"]))
-        if whole is None or lines != whole[: len(lines)]:
-            return False
-    return bool(matcher.get("min", 0) <= len(lines) <= matcher.get("max", len(lines)))
+    if "of" not in matcher:
+        return True
+    whole = _lines(scope.bound.get(matcher["of"]))
+    return whole is not None and _alike(lines) == _alike(whole[: matcher["n"]])
+
+
+def _alike(lines: Sequence[str]) -> list[str]:
+    """Return lines without their numbers: threads and addresses differ from job to job."""
+    return [_NUMBER.sub("0", line) for line in lines]
 
 
 def _lines(text: object) -> list[str] | None:

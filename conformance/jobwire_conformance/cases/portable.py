@@ -180,6 +180,8 @@ def _zset(key: str, step: Mapping[str, Any], generation: str) -> Iterator[Look]:
         yield ["ZRANGE", key, index, index, "WITHSCORES"], [{"$": "any"}, score]
     for expected in _member(step, generation):
         yield ["ZRANGE", key, index, index], [expected]
+    for member in step.get("has", ()):
+        yield ["ZSCORE", key, member], {"$": "pattern", "is": "."}
 
 
 def _member(step: Mapping[str, Any], generation: str) -> Iterator[Any]:

@@ -62,7 +62,7 @@ def test_a_difference_has_a_place(matcher: Any, value: Any, words: tuple[str, st
         ({"$": "same", "name": "j1"}, '"abc"'),
         ({"$": "same", "name": "j2"}, "the value j2"),
         ({"$": "distinct", "len": 3}, "an array of 3 different values"),
-        ({"$": "lines", "min": 1, "max": 1}, "a stored backtrace with 1 lines"),
+        ({"$": "lines", "n": 2, "of": "all"}, "2 lines of the stored backtrace all"),
     ],
 )
 def test_a_matcher_is_told_in_words(matcher: Any, words: str) -> None:

@@ -123,7 +123,7 @@ class TestRunner:
     [
         ("", set()),
         ("space-after-comma", {"push-plain"}),
-        ("marshals-texts", {"push-escapes"}),
+        ("escapes-slash", {"push-escapes"}),
         ("writes-101-levels", {"push-depth"}),
     ],
 )

@@ -36,6 +36,23 @@ def test_a_draw_of_each_generation_passes(draw: Callable[[], int]) -> None:
     assert seen([6576 + draw() for _ in range(200)]) is None
 
 
+@pytest.mark.parametrize("cut", ["times", "scores", "both"])
+def test_a_clock_that_is_cut_to_seconds_passes(cut: str) -> None:
+    """[PUSH-3]"""
+    moments = [NOW + number / 97 for number in range(200)]
+    texts = [
+        json.dumps({"retried_at": int(at) * 1000 if cut != "scores" else int(at * 1000)}).encode()
+        for at in moments
+    ]
+    draws = [number * 37 % 100 for number in range(len(moments))]
+    due = [
+        (int(at) if cut != "times" else at) + 6576 + draw
+        for at, draw in zip(moments, draws, strict=True)
+    ]
+    assert retry_jitter.problem(texts, due, WANTED) is None
+    assert retry_jitter.problem(texts, [at + 3 for at in due], WANTED) is not None
+
+
 def test_a_clock_that_was_read_twice_passes() -> None:
     assert seen([6576 + number + 0.03 for number in range(100)]) is None
     stood_still = [6576 + number + (0.6 if number == 7 else 0) for number in range(100)]

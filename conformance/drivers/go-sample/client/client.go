@@ -61,11 +61,12 @@ func (c *Client) Push(item Item) (string, error) {
 	if job == nil {
 		return "", &NotWritten{ErrStopped}
 	}
-	if _, err := c.write([]*ready{job}); err != nil {
+	if written, err := c.write([]*ready{job}); err != nil {
 		if redis.HasCode(err, "OOM") && mistake.Made("reports-refused-as-written") {
 			return job.jid, nil
 		}
-		if redis.Uncertain(err) {
+		// A transaction whose SADD fails writes the job nevertheless. [PUSH-8]
+		if redis.Uncertain(err) || len(written) > 0 {
 			return "", &MaybeWritten{job.jid, err}
 		}
 		return "", &NotWritten{err}
@@ -90,7 +91,7 @@ func (c *Client) PushIn(in any, item Item) (string, error) {
 	case mistake.Made("delay-includes-the-limit") && at == delayBelow:
 		at += now
 	case at < delayBelow:
-		at += now
+		at = max(at+now, 0) // a long delay into the past also means at once [SCHED-3]
 	}
 	if err := checkTime("in", at); err != nil {
 		return "", &NotWritten{err}
