@@ -21,7 +21,7 @@ from jobwire.connection.pool import ConnectionPool
 from jobwire.errors import NoReply, RedisRefused, RedisTrouble
 from jobwire.inspect import Inspector, sets
 from jobwire.periodic import planning
-from jobwire.periodic.line import CronLine
+from jobwire.periodic.cron import CronLine
 from jobwire.protocol import periodic, pushing
 from jobwire.protocol.periodic_entry import StoredEntry
 from jobwire.protocol.wire import Batch, command

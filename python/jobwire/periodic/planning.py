@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import tzinfo
 
 from jobwire.errors import ConfigError
-from jobwire.periodic.line import CronLine, parse
+from jobwire.periodic.cron import CronLine, parse
 from jobwire.protocol.periodic_entry import GRACE_S, CatchUp, StoredEntry
 
 __all__ = ["Agenda", "Due", "due_ticks", "line_of"]

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from jobwire.errors import ConfigError
-from jobwire.periodic.line import available, parse
+from jobwire.periodic.cron import available, parse
 from jobwire.periodic.planning import line_of
 from jobwire.protocol import periodic
 from jobwire.protocol.keys import Keys

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from jobwire.application.app import App
 from jobwire.errors import ConfigError
-from jobwire.periodic.line import parse
+from jobwire.periodic.cron import parse
 from jobwire.protocol.periodic_entry import PeriodicEntry
 
 __all__ = ["PeriodicTick", "periodic_ticks"]

@@ -18,7 +18,7 @@ import pytest
 
 from harness.chroots import CHROOTS, RubyProcess
 from jobwire.connection import resources
-from jobwire.periodic.line import parse
+from jobwire.periodic.cron import parse
 from jobwire.protocol.periodic_entry import GRACE_S
 from tests.interop.cron import require_cron
 from tests.interop.sidekiq import RUBY

@@ -1,4 +1,4 @@
-"""jobwire.periodic.line: the notation of cron lines, and their ticks."""
+"""jobwire.periodic.cron: the notation of cron lines, and their ticks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from jobwire import ConfigError
-from jobwire.periodic.line import parse
+from jobwire.periodic.cron import parse
 from jobwire.periodic.zones import local_zone, offset_at
 from tests.rows import over
 

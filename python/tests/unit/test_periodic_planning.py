@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC
 
-from jobwire.periodic.line import parse
+from jobwire.periodic.cron import parse
 from jobwire.periodic.planning import Agenda, due_ticks
 from jobwire.protocol.periodic_entry import StoredEntry, catch_up
 from tests.rows import over

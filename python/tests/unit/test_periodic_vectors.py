@@ -11,7 +11,7 @@ import pytest
 
 from jobwire.connection import resources
 from jobwire.errors import ConfigError
-from jobwire.periodic.line import CronLine, parse
+from jobwire.periodic.cron import CronLine, parse
 from jobwire.protocol.periodic_entry import StoredEntry, stored_time, tick_member
 from jobwire.protocol.times import Generation
 from tests.rows import over

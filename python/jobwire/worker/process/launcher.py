@@ -26,7 +26,7 @@ from jobwire.application.redis_url import find_address
 from jobwire.connection.sync import SyncRedis
 from jobwire.errors import ConfigError, NoReply, RedisRefused, RedisTrouble, RedisUnreachable
 from jobwire.monitoring.figures import Classes, ClassFigures, Figures, merged
-from jobwire.periodic.line import available
+from jobwire.periodic.cron import available
 from jobwire.protocol import permissions
 from jobwire.protocol.dead_set import DeadSetLimits
 from jobwire.protocol.heartbeat import LEASE_S, Work, process_info
