@@ -44,7 +44,7 @@ APART_S = 1.1  # between two requests, so that no shared number is still fresh
 WATCH_S = 20.0  # for which open pages are watched
 OPEN = (1, 10, 50)  # open pages
 FAR = "A job id that is nowhere"
-MOST_MS, MOST_SLOW_US, MOST_MIB = 300, 5_000, 200  # limits: p95 of a page, a command, memory
+MAX_MS, MAX_SLOW_US, MAX_MIB = 300, 5_000, 200  # limits: p95 of a page, a command, memory
 
 # Payloads of about 300 bytes. KEYS[1] the key; ARGV: kind, first number, count, score, step.
 STOCK = """
@@ -104,7 +104,7 @@ def main() -> int:
     try:
         with Progress(*columns, TimeElapsedColumn(), console=out) as progress:
             fill(stage.client, options.members, options.queued, progress)
-            stage.client.config_set("slowlog-log-slower-than", MOST_SLOW_US // 5)
+            stage.client.config_set("slowlog-log-slower-than", MAX_SLOW_US // 5)
             stage.client.config_set("slowlog-max-len", 10_000)
             with page_of(stage) as (pid, site), heartbeats(stage.client):
                 figures = measure(stage, pid, site, options.runs, progress)
@@ -121,9 +121,9 @@ def main() -> int:
     broken = [
         text
         for text, value, most in (
-            ("p95 of a page in ms", worst, MOST_MS),
-            ("microseconds of a command", max([0, *slow.values()]), MOST_SLOW_US),
-            ("memory in MiB", memory, MOST_MIB),
+            ("p95 of a page in ms", worst, MAX_MS),
+            ("microseconds of a command", max([0, *slow.values()]), MAX_SLOW_US),
+            ("memory in MiB", memory, MAX_MIB),
         )
         if value >= most
     ]

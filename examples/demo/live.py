@@ -21,7 +21,7 @@ __all__ = ["show"]
 TICK = 0.5  # seconds between two groups of jobs
 STOP = 5.0  # seconds for the page to stop
 LATER = 300.0  # seconds
-MOST_SQUARES = 20  # of one group
+MAX_SQUARES = 20  # of one group
 
 
 def show(stage: DemoStage, console: Console, kinds: Sequence[Kind], port: int) -> Never:
@@ -54,7 +54,7 @@ def show(stage: DemoStage, console: Console, kinds: Sequence[Kind], port: int) -
 def _push_some(dice: random.Random) -> None:
     """Push a group of jobs: most are quick, some take a while, wait, fail, or are for later."""
     demo_app.greet.enqueue(dice.choice(["Ada", "Grace", "Yukihiro", "Guido"]), times=2)
-    demo_app.square.enqueue_bulk([number] for number in range(dice.randrange(MOST_SQUARES)))
+    demo_app.square.enqueue_bulk([number] for number in range(dice.randrange(MAX_SQUARES)))
     demo_app.fetch.enqueue(f"https://example.org/{dice.randrange(1000)}", dice.uniform(0.5, 8))
     if dice.random() < 0.3:
         demo_app.flaky.enqueue(dice.randrange(1, 4))

@@ -2,7 +2,7 @@
 
     JobwireError
     ├── ConfigError            a setting, URL, flag or definition is wrong; nothing was started
-    ├── NotPermitted           the role of a person does not allow an act; nothing was changed
+    ├── NotPermitted           the role of a person does not allow an action; nothing was changed
     ├── PayloadError           a payload breaks SPEC.md
     │   ├── InvalidJob         a job to push is refused before anything is written
     │   └── MalformedPayload   bytes in Redis are not a payload
@@ -71,12 +71,12 @@ class ConfigError(JobwireError, ValueError):
 
 
 class NotPermitted(JobwireError):
-    """The role of a person does not allow an act; nothing was changed.
+    """The role of a person does not allow an action; nothing was changed.
 
     Attributes:
-        act: Name of the act, like `clear`.
+        act: Name of the action, like `clear`.
         role: The role of the person.
-        needed: The lowest role that allows the act.
+        needed: The lowest role that allows the action.
     """
 
     def __init__(self, act: str, role: str, needed: str) -> None:

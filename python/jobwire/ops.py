@@ -3,7 +3,7 @@
 `Operations` reads, acts and explains for one person with a role. The other names are its values.
 """
 
-from jobwire.console.ops.bulk import BulkAct, BulkState
+from jobwire.console.ops.bulk import BulkAction, BulkState
 from jobwire.console.ops.doctor import Finding, Limits, Severity
 from jobwire.console.ops.explain import Explanation, Reason
 from jobwire.console.ops.groups import FailureGroup, FailureGroups, FailureSet
@@ -12,7 +12,7 @@ from jobwire.console.ops.locate import Whereabouts
 from jobwire.console.ops.operations import Operations
 from jobwire.console.ops.paging import PlacePage
 from jobwire.console.ops.periodic import PeriodicOperations
-from jobwire.console.ops.roles import LOWEST_ROLE, ROLES, Act, Role
+from jobwire.console.ops.roles import LOWEST_ROLE, ROLES, Action, Role
 from jobwire.console.ops.selection import Preview, Selection
 from jobwire.console.ops.undo import Deleted, Undone, UndoRecord
 
@@ -20,7 +20,9 @@ __all__ = [
     "LOWEST_ROLE",
     "ROLES",
     "Act",
+    "Action",
     "BulkAct",
+    "BulkAction",
     "BulkState",
     "Deleted",
     "Explanation",
@@ -42,3 +44,7 @@ __all__ = [
     "Undone",
     "Whereabouts",
 ]
+
+# Names of version 0.1, until 1.0.
+Act = Action
+BulkAct = BulkAction

@@ -1,4 +1,4 @@
-"""The acts of an example, as data."""
+"""The actions of an example, as data."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["Act", "Impossible"]
+__all__ = ["Action", "Impossible"]
 
 
 class Impossible(Exception):
-    """An act is not possible in the current state, like the opening of a gate without a job."""
+    """An action is not possible in the current state, like the opening of a gate without a job."""
 
 
 @dataclass(frozen=True, slots=True)
-class Act:
-    """One act.
+class Action:
+    """One action.
 
     Attributes:
         verb: Name of a method of `Model`, without the underscore.
@@ -28,5 +28,5 @@ class Act:
 
     @property
     def key(self) -> str:
-        """A text that is equal for equal acts only. -0.0 and 0.0 differ."""
+        """A text that is equal for equal actions only. -0.0 and 0.0 differ."""
         return json.dumps([self.verb, self.given], sort_keys=True)

@@ -1,4 +1,4 @@
-"""The comparison of two implementations that play the same acts.
+"""The comparison of two implementations that play the same actions.
 
 A difference may be a gap in the specification.
 """
@@ -12,7 +12,7 @@ from typing import Any
 
 from jobwire_conformance.cases.match import TIMES
 from jobwire_conformance.cases.values import members
-from jobwire_conformance.model.actions import Act
+from jobwire_conformance.model.actions import Action
 from jobwire_conformance.model.trial import Trial
 from jobwire_conformance.sandbox.sandbox import Sandbox
 
@@ -28,19 +28,19 @@ class Difference:
     what: str  # the place of the difference
     one: str  # the value of the first implementation
     other: str  # the value of the second one
-    acts: Sequence[Act]  # the first example that showed it
+    actions: Sequence[Action]  # the first example that showed it
     times: int = 1  # number of examples that showed it
 
     def as_data(self) -> dict[str, Any]:
         """Return the difference as JSON data."""
-        example = [{"verb": act.verb, **act.given} for act in self.acts]
+        example = [{"verb": action.verb, **action.given} for action in self.actions]
         seen = {"what": self.what, "one": self.one, "other": self.other}
         return {**seen, "times": self.times, "example": example}
 
 
 @dataclass(slots=True)
 class Differential:
-    """Compares the states of Redis after two implementations have played the same acts.
+    """Compares the states of Redis after two implementations have played the same actions.
 
     Attributes:
         one: The implementation under test, which has just played the example.
@@ -56,25 +56,25 @@ class Differential:
         """All differences, in the order of their frequency."""
         return sorted(self._differences.values(), key=lambda difference: -difference.times)
 
-    def compare(self, acts: Sequence[Act]) -> None:
-        """Play the acts with the other implementation, and compare."""
-        if self.other.known(acts):
+    def compare(self, actions: Sequence[Action]) -> None:
+        """Play the actions with the other implementation, and compare."""
+        if self.other.known(actions):
             return
-        failure = self.other.play(acts)
+        failure = self.other.play(actions)
         if failure is not None:
-            self._add(failure.requirement, "holds", failure.message, acts)
+            self._add(failure.requirement, "holds", failure.message, actions)
             return
         one, other = _state(self.one.sandbox), _state(self.other.sandbox)
         for place in sorted({*one, *other}):
             if one.get(place) != other.get(place):
-                self._add(place, one.get(place, "nothing"), other.get(place, "nothing"), acts)
+                self._add(place, one.get(place, "nothing"), other.get(place, "nothing"), actions)
 
-    def _add(self, place: str, one: str, other: str, acts: Sequence[Act]) -> None:
+    def _add(self, place: str, one: str, other: str, actions: Sequence[Action]) -> None:
         key = place, one, other
         if key in self._differences:
             self._differences[key].times += 1
         else:
-            self._differences[key] = Difference(place, one, other, [*acts])
+            self._differences[key] = Difference(place, one, other, [*actions])
 
 
 def _state(sandbox: Sandbox) -> dict[str, str]:

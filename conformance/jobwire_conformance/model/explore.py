@@ -17,7 +17,7 @@ from jobwire_conformance.cases import case as cases
 from jobwire_conformance.config import Config
 from jobwire_conformance.errors import ConformError
 from jobwire_conformance.model import shrunk_case
-from jobwire_conformance.model.actions import Act
+from jobwire_conformance.model.actions import Action
 from jobwire_conformance.model.differential import Difference, Differential
 from jobwire_conformance.model.machine import machine
 from jobwire_conformance.model.trial import Failure, Trial
@@ -40,7 +40,7 @@ class Options:
 
     Attributes:
         examples: Number of examples.
-        steps: Largest number of acts in one example.
+        steps: Largest number of actions in one example.
         seed: Seed of the examples; None for the same examples in every run.
         shrinks: Largest number of examples to play to shrink a failing one.
         patience: Longest wait for an expected event, in seconds.
@@ -161,37 +161,37 @@ class _Search:
         self._trial = trial
         self._shrinks = options.shrinks
         self._other = other
-        self.smallest: tuple[list[Act], Failure] | None = None
+        self.smallest: tuple[list[Action], Failure] | None = None
 
-    def play(self, acts: Sequence[Act]) -> None:
+    def play(self, actions: Sequence[Action]) -> None:
         """Play an example; raise an error if it fails."""
-        if self.smallest is not None and not self._trial.known(acts):
+        if self.smallest is not None and not self._trial.known(actions):
             if self._shrinks == 0:
                 raise _Enough
             self._shrinks -= 1
         try:
-            failure = self._trial.play(acts)
+            failure = self._trial.play(actions)
             if failure is None and self._other is not None:
-                self._other.compare(acts)
+                self._other.compare(actions)
         except ConformError as error:
             raise _Stop(error) from None
         if failure is None:
             return
-        needed = acts[: failure.act + 1]
+        needed = actions[: failure.action + 1]
         if self.smallest is None or _size(needed) <= _size(self.smallest[0]):
             self.smallest = [*needed], failure
         raise _Fails(failure.message)
 
-    def shrunk(self) -> tuple[list[Act], Failure] | None:
-        """Return the smallest failing example, without needless acts and values."""
+    def shrunk(self) -> tuple[list[Action], Failure] | None:
+        """Return the smallest failing example, without needless actions and values."""
         if self.smallest is None:
             return None
         fewer = shrunk_case.fewer(*self.smallest, self._trial.play)
         return shrunk_case.simpler(*fewer, self._trial.play)
 
 
-def _size(acts: Sequence[Act]) -> tuple[int, int]:
-    return len(acts), sum(len(act.key) for act in acts)
+def _size(actions: Sequence[Action]) -> tuple[int, int]:
+    return len(actions), sum(len(action.key) for action in actions)
 
 
 def explore(
@@ -245,9 +245,9 @@ def explore(
         if differential is not None:
             result.differences = differential.differences
     if shrunk is not None:
-        acts, result.failure = shrunk
+        actions, result.failure = shrunk
         says(f"replaying the failure {REPLAYS} times")
-        _keep(acts, result.failure, shared, options, rewrites, result)
+        _keep(actions, result.failure, shared, options, rewrites, result)
     result.seconds = time.monotonic() - began
     return result
 
@@ -277,7 +277,7 @@ def _hunt(config: Config, options: Options, search: _Search) -> None:
 
 
 def _keep(
-    acts: Sequence[Act],
+    actions: Sequence[Action],
     failure: Failure,
     config: Config,
     options: Options,
@@ -285,7 +285,7 @@ def _keep(
     result: Explored,
 ) -> None:
     """Write the case, replay it, and write it again with the result of the replays."""
-    case = shrunk_case.as_case(acts, failure, config)
+    case = shrunk_case.as_case(actions, failure, config)
     path = shrunk_case.write(case, options.directory)
     replays = replay(
         config,

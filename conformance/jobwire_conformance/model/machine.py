@@ -1,4 +1,4 @@
-"""The rules by which Hypothesis chooses the next act. They read only the model."""
+"""The rules by which Hypothesis chooses the next action. They read only the model."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
-from jobwire_conformance.model.actions import Act, Impossible
+from jobwire_conformance.model.actions import Action, Impossible
 from jobwire_conformance.model.model import QUEUES, Model
 from jobwire_conformance.model.pools import LONE, deep, fields, texts, values
 
@@ -43,18 +43,18 @@ _failed = st.sampled_from((1700000000.5, 1700000000123, 1700000000.0))
 
 
 class _Machine(RuleBasedStateMachine):
-    """One example. It is played after all its acts are chosen."""
+    """One example. It is played after all its actions are chosen."""
 
     model: Model
-    acts: list[Act]
+    actions: list[Action]
 
     def _do(self, verb: str, **given: Any) -> None:
-        act = Act(verb, given)
+        action = Action(verb, given)
         try:
-            self.model.apply(act)
+            self.model.apply(action)
         except Impossible:
             return
-        self.acts.append(act)
+        self.actions.append(action)
 
     def _claims(self, *claims: str) -> bool:
         return self.model.claims(*claims)
@@ -101,7 +101,7 @@ class _Machine(RuleBasedStateMachine):
             job, broken = drawn
             self._do("refused", job=job, rule=broken)
 
-    # -- acts of the suite itself
+    # -- actions of the suite itself
 
     @precondition(lambda self: self._claims("worker/core") and self._room())
     @rule(
@@ -170,13 +170,13 @@ def _arguments(kind: str) -> st.SearchStrategy[list[Any]]:
 
 def machine(
     claims: Collection[str],
-    play: Callable[[Sequence[Act]], None],
+    play: Callable[[Sequence[Action]], None],
     excused: Collection[str] = (),
 ) -> type[RuleBasedStateMachine]:
     """Return a machine for an implementation.
 
     Args:
-        claims: Claims of the implementation, which decide on the possible acts.
+        claims: Claims of the implementation, which decide on the possible actions.
         play: Plays a complete example, and raises an error if it fails.
         excused: Requirements of declared deviations, which are not checked.
     """
@@ -184,11 +184,11 @@ def machine(
     class Machine(_Machine):
         def __init__(self) -> None:
             super().__init__()
-            self.model, self.acts = Model(claims, excused), []
+            self.model, self.actions = Model(claims, excused), []
 
         def teardown(self) -> None:
             # Do not play an incomplete example, which Hypothesis has given up.
             if sys.exc_info()[0] is None:
-                play(self.acts)
+                play(self.actions)
 
     return Machine

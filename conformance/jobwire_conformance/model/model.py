@@ -1,6 +1,6 @@
-"""The abstract model: the place of each job, and the steps that perform and check each act.
+"""The abstract model: the place of each job, and the steps that perform and check each action.
 
-It depends only on the acts, not on answers or keys of the system under test. Therefore every
+It depends only on the actions, not on answers or keys of the system under test. Therefore every
 example is a case, and it is the same case for every implementation.
 """
 
@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from typing import Any
 
 from jobwire_conformance import data
-from jobwire_conformance.model.actions import Act, Impossible
+from jobwire_conformance.model.actions import Action, Impossible
 from jobwire_conformance.model.jobs import Fate, Job, spelt
 
 __all__ = ["QUEUES", "Model", "Step", "script"]
@@ -28,7 +28,7 @@ _GRACE = 1.0  # seconds; a whole number, because some implementations accept no 
 _STARTED = 12  # largest number of jobs whose order is checked
 _APART = 100.0  # seconds between due times, so that their order is certain
 
-# The requirements that are broken if a place holds the wrong jobs, by the last act.
+# The requirements that are broken if a place holds the wrong jobs, by the last action.
 _PLACES: Mapping[str, Mapping[str, Sequence[str]]] = {
     "push": {"queue": ("PUSH-1",), "schedule": ("SCHED-1",)},
     "bulk": {"queue": ("BULK-5",), "schedule": ("BULK-5",)},
@@ -44,7 +44,7 @@ _PLACES: Mapping[str, Mapping[str, Sequence[str]]] = {
 
 
 class Model:
-    """The expected state after the acts so far.
+    """The expected state after the actions so far.
 
     Args:
         claims: Claims of the implementation. The model only performs and checks claimed behaviour.
@@ -65,12 +65,12 @@ class Model:
         self._workers = 0
         self._ran: list[Job] = []  # in the order in which they began
         self._in_order = True
-        self._touched: list[tuple[Job, Fate]] = []  # ran in this act
+        self._touched: list[tuple[Job, Fate]] = []  # ran in this action
         self._processed = 0
         self._failed = 0
         self._counted = True
 
-    # -- possible acts
+    # -- possible actions
 
     def claims(self, *wanted: str) -> bool:
         """Return whether all these claims are made."""
@@ -98,16 +98,16 @@ class Model:
         """True if a worker runs, or a job waits for one."""
         return self.worker is not None or self.jobs > 0
 
-    def apply(self, act: Act) -> list[Step]:
-        """Apply an act to the model; return the steps that perform and check it.
+    def apply(self, action: Action) -> list[Step]:
+        """Apply an action to the model; return the steps that perform and check it.
 
         Raises:
-            Impossible: The act is not possible now; the model stays unchanged.
+            Impossible: The action is not possible now; the model stays unchanged.
         """
         before = copy.deepcopy(self.__dict__)
         self._touched = []
         try:
-            return [step for step in getattr(self, f"_{act.verb}")(**act.given) if step]
+            return [step for step in getattr(self, f"_{action.verb}")(**action.given) if step]
         except Impossible:
             self.__dict__.update(before)
             raise
@@ -235,7 +235,7 @@ class Model:
             intact = {"class": job.class_, "args": job.args, **job.fields}
             yield self._check((rule,), **where, payload=_about(rule, intact))
 
-    # -- acts of the suite itself
+    # -- actions of the suite itself
 
     def _seed(
         self,
@@ -548,15 +548,15 @@ _RESERVED = {"bid": "b-1", "cron": "x"}
 
 
 def script(
-    acts: Iterable[Act], claims: Collection[str], excused: Collection[str] = ()
+    actions: Iterable[Action], claims: Collection[str], excused: Collection[str] = ()
 ) -> list[list[Step]]:
-    """Return the steps of each act; see `Model`.
+    """Return the steps of each action; see `Model`.
 
     Raises:
-        Impossible: An act is not possible after the acts before it.
+        Impossible: An action is not possible after the actions before it.
     """
     model = Model(claims, excused)
-    return [model.apply(act) for act in acts]
+    return [model.apply(action) for action in actions]
 
 
 def _claims_of(rule: str) -> Collection[str]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from jobwire_conformance import data
 from jobwire_conformance.config import Config
-from jobwire_conformance.model.actions import Act, Impossible
+from jobwire_conformance.model.actions import Action, Impossible
 from jobwire_conformance.model.model import Step, script
 from jobwire_conformance.model.trial import Failure
 
@@ -20,10 +20,10 @@ _SINCE = "1.0"
 
 
 def fewer(
-    acts: Sequence[Act], failure: Failure, play: Callable[[Sequence[Act]], Failure | None]
-) -> tuple[list[Act], Failure]:
-    """Leave out each act that the failure of the requirement does not need."""
-    kept, at = [*acts[: failure.act + 1]], 0
+    actions: Sequence[Action], failure: Failure, play: Callable[[Sequence[Action]], Failure | None]
+) -> tuple[list[Action], Failure]:
+    """Leave out each action that the failure of the requirement does not need."""
+    kept, at = [*actions[: failure.action + 1]], 0
     while at < len(kept):
         without = kept[:at] + kept[at + 1 :]
         try:
@@ -31,47 +31,47 @@ def fewer(
         except Impossible:
             failed = None
         if failed is not None and failed.requirement == failure.requirement:
-            kept, failure = without[: failed.act + 1], failed
+            kept, failure = without[: failed.action + 1], failed
         else:
             at += 1
     return kept, failure
 
 
 def simpler(
-    acts: Sequence[Act], failure: Failure, play: Callable[[Sequence[Act]], Failure | None]
-) -> tuple[list[Act], Failure]:
+    actions: Sequence[Action], failure: Failure, play: Callable[[Sequence[Action]], Failure | None]
+) -> tuple[list[Action], Failure]:
     """Replace values by simpler ones, one at a time, as long as the same requirement fails."""
-    kept, at = [*acts], 0
+    kept, at = [*actions], 0
     while at < len(kept):
-        for act in _simpler(kept[at]):
-            instead = [*kept[:at], act, *kept[at + 1 :]]
+        for action in _simpler(kept[at]):
+            instead = [*kept[:at], action, *kept[at + 1 :]]
             try:
                 failed = play(instead)
             except Impossible:
                 continue
             if failed is not None and failed.requirement == failure.requirement:
-                kept, failure = instead[: failed.act + 1], failed
+                kept, failure = instead[: failed.action + 1], failed
                 break
         else:
             at += 1
     return kept, failure
 
 
-def _simpler(act: Act) -> Iterator[Act]:
-    """Yield copies of an act with one simpler value each. Repeated simplification ends."""
+def _simpler(action: Action) -> Iterator[Action]:
+    """Yield copies of an action with one simpler value each. Repeated simplification ends."""
     for name, plain in _PLAIN.items():
-        if name in act.given and act.given[name] != plain:
-            yield Act(act.verb, {**act.given, name: plain})
-    if "count" in act.given:
-        given = {name: v for name, v in act.given.items() if name not in ("count", "failed_at")}
-        yield Act(act.verb, given)
-    if act.given.get("kind", "Echo") == "Echo":
-        for args in _smaller(act.given.get("args", [])):
-            if args and isinstance(args, list) and (act.verb != "bulk" or all(args)):
-                yield Act(act.verb, {**act.given, "args": args})
-    if fields := act.given.get("fields"):
+        if name in action.given and action.given[name] != plain:
+            yield Action(action.verb, {**action.given, name: plain})
+    if "count" in action.given:
+        given = {name: v for name, v in action.given.items() if name not in ("count", "failed_at")}
+        yield Action(action.verb, given)
+    if action.given.get("kind", "Echo") == "Echo":
+        for args in _smaller(action.given.get("args", [])):
+            if args and isinstance(args, list) and (action.verb != "bulk" or all(args)):
+                yield Action(action.verb, {**action.given, "args": args})
+    if fields := action.given.get("fields"):
         for value in _smaller(fields["x_trace"]):
-            yield Act(act.verb, {**act.given, "fields": {**fields, "x_trace": value}})
+            yield Action(action.verb, {**action.given, "fields": {**fields, "x_trace": value}})
 
 
 def _smaller(value: Any) -> Iterator[Any]:
@@ -100,12 +100,12 @@ def _smaller(value: Any) -> Iterator[Any]:
 _PLAIN = {"fields": {}, "queue": "default", "spelling": "compact", "retry": True, "delay": 1000.0}
 
 
-def as_case(acts: Sequence[Act], failure: Failure, config: Config) -> dict[str, Any]:
+def as_case(actions: Sequence[Action], failure: Failure, config: Config) -> dict[str, Any]:
     """Return the case of an example: its steps, and the check that failed.
 
     Seeds before all other steps become the seed of the case.
     """
-    parts = script(acts, config.claims)[: failure.act + 1]
+    parts = script(actions, config.claims)[: failure.action + 1]
     done = [step for part in parts[:-1] for step in part if "check" not in step]
     for step in parts[-1]:
         if step == failure.check:

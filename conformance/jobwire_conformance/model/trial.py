@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from jobwire_conformance.cases.case import Case
 from jobwire_conformance.data import GENERATIONS
-from jobwire_conformance.model.actions import Act
+from jobwire_conformance.model.actions import Action
 from jobwire_conformance.model.model import Step, script
 from jobwire_conformance.run.play import Play
 from jobwire_conformance.sandbox.sandbox import Sandbox
@@ -24,12 +24,12 @@ class Failure:
     """The first failed check of an example.
 
     Attributes:
-        act: Index of the act before the check.
+        action: Index of the action before the check.
         check: The check.
         message: The expected and the seen value.
     """
 
-    act: int
+    action: int
     check: Step
     message: str
 
@@ -62,24 +62,24 @@ class Trial:
     checked: Counter[str] = field(default_factory=Counter)
     _known: dict[str, Failure | None] = field(default_factory=dict)
 
-    def known(self, acts: Sequence[Act]) -> bool:
+    def known(self, actions: Sequence[Action]) -> bool:
         """Return whether this example was played before."""
-        return _key(acts) in self._known
+        return _key(actions) in self._known
 
-    def play(self, acts: Sequence[Act]) -> Failure | None:
+    def play(self, actions: Sequence[Action]) -> Failure | None:
         """Return the failure of an example; None if all its checks pass.
 
         Raises:
-            Impossible: An act is not possible after the acts before it.
+            Impossible: An action is not possible after the actions before it.
             ConformError: An error that prevents all examples.
         """
-        key = _key(acts)
+        key = _key(actions)
         if key not in self._known:
-            self._known[key] = self._play(acts)
+            self._known[key] = self._play(actions)
         return self._known[key]
 
-    def _play(self, acts: Sequence[Act]) -> Failure | None:
-        steps = script(acts, self.sandbox.config.claims, self.excused)
+    def _play(self, actions: Sequence[Action]) -> Failure | None:
+        steps = script(actions, self.sandbox.config.claims, self.excused)
         self.examples += 1
         self.sandbox.reset()
         play = Play(self.sandbox, _case(), patience=self.patience)
@@ -93,7 +93,7 @@ class Trial:
                     continue
                 self.checked[finding.requirement] += 1
                 if not finding.ok:
-                    if time.monotonic() - began > _FIRST_RETRY and _fails(acts):
+                    if time.monotonic() - began > _FIRST_RETRY and _fails(actions):
                         self.inconclusive += 1
                         return None
                     message = finding.message or f"blocked by {finding.blocked_by}"
@@ -111,9 +111,9 @@ def _case() -> Case:
     return Case("explored", "", (), None, GENERATIONS, (), (), (), None)
 
 
-def _key(acts: Sequence[Act]) -> str:
-    return "\n".join(act.key for act in acts)
+def _key(actions: Sequence[Action]) -> str:
+    return "\n".join(action.key for action in actions)
 
 
-def _fails(acts: Sequence[Act]) -> bool:
-    return any(act.given.get("kind") in ("Fail", "Flaky") for act in acts)
+def _fails(actions: Sequence[Action]) -> bool:
+    return any(action.given.get("kind") in ("Fail", "Flaky") for action in actions)

@@ -24,7 +24,7 @@ from jobwire_conformance.config import Config
 from jobwire_conformance.data import CLAIMS, ROBUST
 from jobwire_conformance.errors import AdapterFault
 from jobwire_conformance.model import shrunk_case
-from jobwire_conformance.model.actions import Act, Impossible
+from jobwire_conformance.model.actions import Action, Impossible
 from jobwire_conformance.model.explore import REPLAYS, Explored, Options, explore
 from jobwire_conformance.model.machine import machine
 from jobwire_conformance.model.model import Model, Step, script
@@ -79,11 +79,11 @@ def key(value: object) -> str:
     return json.dumps(value, sort_keys=True)
 
 
-def examples(claims: Sequence[str], *, count: int = 60, steps: int = 8) -> list[list[Act]]:
+def examples(claims: Sequence[str], *, count: int = 60, steps: int = 8) -> list[list[Action]]:
     """Return the steps that the machine chooses for these claims, without running them."""
-    chosen: list[list[Act]] = []
+    chosen: list[list[Action]] = []
     run_state_machine_as_test(
-        machine(claims, lambda acts: chosen.append([*acts])),
+        machine(claims, lambda actions: chosen.append([*actions])),
         settings=settings(
             max_examples=count,
             stateful_step_count=steps,
@@ -97,8 +97,8 @@ def examples(claims: Sequence[str], *, count: int = 60, steps: int = 8) -> list[
     return chosen
 
 
-def flat(acts: Sequence[Act], claims: Sequence[str]) -> list[Step]:
-    return [step for part in script(acts, claims) for step in part]
+def flat(actions: Sequence[Action], claims: Sequence[str]) -> list[Step]:
+    return [step for part in script(actions, claims) for step in part]
 
 
 # -- choice of steps and values
@@ -134,7 +134,9 @@ def test_the_pool_has_every_kind_of_awkward_value() -> None:
 def test_integers_and_floats_are_looked_at_apart() -> None:
     """[PAY-5] [PAY-6]: the type of the changed value decides the requirement."""
     args = [5, True, {"n": [1.0, "x"]}]
-    push = Act("push", {"kind": "Echo", "args": args, "queue": "low", "fields": {"x_trace": 2.5}})
+    push = Action(
+        "push", {"kind": "Echo", "args": args, "queue": "low", "fields": {"x_trace": 2.5}}
+    )
     steps = {step["check"]: step for step in flat([push], ["client/core"]) if "check" in step}
     any_ = {"$": "any"}
     assert steps["PAY-5"]["payload"] == {"args": [5, True, {"n": [any_, "x"]}], "x_trace": any_}
@@ -145,8 +147,8 @@ def test_every_example_is_a_case() -> None:
     """All steps of the model have the form of cases, and name claimed requirements."""
     forms: dict[str, Step] = {}
     checked: set[str] = set()
-    for acts in examples(CLAIMS, count=200):
-        steps = flat(acts, CLAIMS)
+    for actions in examples(CLAIMS, count=200):
+        steps = flat(actions, CLAIMS)
         # One of each form is enough, because the schema is slow.
         forms |= {f"{next(iter(step))} {sorted(step)}": step for step in steps}
         checked |= {step["check"] for step in steps if "check" in step}
@@ -176,9 +178,9 @@ def test_claims_decide_what_is_done_and_judged(claims: list[str], allowed: set[s
     """Unclaimed operations are neither called nor judged. [PUSH-8] [SCHED-1]"""
     requirements = data.requirements()
     done: set[str] = set()
-    for acts in examples(claims, count=150):
-        done |= {act.verb for act in acts}
-        for step in flat(acts, claims):
+    for actions in examples(claims, count=150):
+        done |= {action.verb for action in actions}
+        for step in flat(actions, claims):
             assert "check" not in step or {*claims} & {*requirements[step["check"]].claims}
             assert "at" not in step or "fault" in step
     assert done == allowed
@@ -186,8 +188,8 @@ def test_claims_decide_what_is_done_and_judged(claims: list[str], allowed: set[s
 
 def test_known_deviations_are_not_looked_for() -> None:
     """They are not judged, and no step exists only for them. [PUSH-4]"""
-    push = Act("push", {"kind": "Echo", "args": [1], "queue": "low", "fields": {}})
-    refused = Act("refused", {"job": {"args": []}, "rule": "PUSH-4"})
+    push = Action("push", {"kind": "Echo", "args": [1], "queue": "low", "fields": {}})
+    refused = Action("refused", {"job": {"args": []}, "rule": "PUSH-4"})
     model = Model(CLAIMS, ["PUSH-4", "KEY-5"])
     with pytest.raises(Impossible):
         model.apply(refused)
@@ -199,43 +201,48 @@ def test_known_deviations_are_not_looked_for() -> None:
 
 def test_only_what_is_claimed_may_fail() -> None:
     """[RETRY-2] needs the claim worker/retry: without it, no job fails."""
-    kinds = {act.given.get("kind") for acts in examples(["worker/core"]) for act in acts}
+    kinds = {
+        action.given.get("kind") for actions in examples(["worker/core"]) for action in actions
+    }
     assert kinds <= {None, "Echo", "Gate"}
 
 
 def test_the_same_examples_every_time() -> None:
-    again = [[act.key for act in acts] for acts in examples(CLAIMS)]
-    assert [[act.key for act in acts] for acts in examples(CLAIMS)] == again
+    again = [[action.key for action in actions] for actions in examples(CLAIMS)]
+    assert [[action.key for action in actions] for actions in examples(CLAIMS)] == again
 
 
 def test_an_act_that_makes_no_sense_changes_nothing() -> None:
     model = Model(CLAIMS)
     push = {"kind": "Echo", "args": [1], "queue": "default", "fields": {}}
-    before = model.apply(Act("push", push))
+    before = model.apply(Action("push", push))
     with pytest.raises(Impossible):
-        model.apply(Act("release"))
+        model.apply(Action("release"))
     assert model.jobs == 1
-    assert before == script([Act("push", push)], CLAIMS)[0]
+    assert before == script([Action("push", push)], CLAIMS)[0]
 
 
 # -- the model itself
 
 
-def seed(kind: str, args: list[Any], **more: Any) -> Act:
+def seed(kind: str, args: list[Any], **more: Any) -> Action:
     common = {"queue": "low", "fields": {}, "spelling": "compact"}
-    return Act("seed", {"kind": kind, "args": args, **common, **more})
+    return Action("seed", {"kind": kind, "args": args, **common, **more})
 
 
-def checks(acts: Sequence[Act], requirement: str) -> list[Step]:
-    return [step for step in flat(acts, CLAIMS) if step.get("check") == requirement]
+def checks(actions: Sequence[Action], requirement: str) -> list[Step]:
+    return [step for step in flat(actions, CLAIMS) if step.get("check") == requirement]
 
 
 def test_a_failure_counts_from_zero_and_then_up() -> None:
     """[RETRY-2] [RETRY-17]: the count grows by one each time, and failed_at stays."""
-    first = checks([seed("Fail", ["no"]), Act("start", {"serve": True})], "RETRY-2")
+    first = checks([seed("Fail", ["no"]), Action("start", {"serve": True})], "RETRY-2")
     assert [step["payload"]["retry_count"] for step in first] == [0]
     assert first[0]["payload"]["retried_at"] == {"$": "absent"}
-    later = [seed("Fail", ["no"], count=3, failed_at=1700000000.5), Act("start", {"serve": True})]
+    later = [
+        seed("Fail", ["no"], count=3, failed_at=1700000000.5),
+        Action("start", {"serve": True}),
+    ]
     fields = checks(later, "RETRY-17")[0]["payload"]
     assert (fields["retry_count"], fields["failed_at"]) == (4, 1700000000.5)
 
@@ -250,17 +257,22 @@ def test_a_failure_counts_from_zero_and_then_up() -> None:
 def test_a_job_dies_at_its_limit(retry: bool | int, count: int | None, place: str) -> None:
     """[RETRY-1] [RETRY-5]"""
     failed = seed("Fail", ["no"], retry=retry, count=count, failed_at=1700000000.5)
-    steps = flat([failed, Act("start", {"serve": True})], CLAIMS)
+    steps = flat([failed, Action("start", {"serve": True})], CLAIMS)
     sizes = {step["zset"]: step["len"] for step in steps if "zset" in step and "len" in step}
     assert sizes == {"schedule": 0, "retry": 0, "dead": 0} | {place: 1}
 
 
 def test_a_gate_holds_up_everything_behind_it() -> None:
     """[FETCH-1]: with one executor, the jobs behind it are still in their queue."""
-    acts = [seed("Echo", [1]), seed("Gate", []), seed("Echo", [2]), Act("start", {"serve": True})]
-    held = checks(acts, "FETCH-1")
+    actions = [
+        seed("Echo", [1]),
+        seed("Gate", []),
+        seed("Echo", [2]),
+        Action("start", {"serve": True}),
+    ]
+    held = checks(actions, "FETCH-1")
     assert [step["len"] for step in held if "list" in step] == [1]
-    through = checks([*acts, Act("release")], "FETCH-1")
+    through = checks([*actions, Action("release")], "FETCH-1")
     assert [step["len"] for step in through if "list" in step] == [1, 0]
     jids = [f"{number:024x}" for number in (1, 2, 3)]
     assert through[-2]["that"] == {"started": "*", "is": jids}
@@ -268,9 +280,9 @@ def test_a_gate_holds_up_everything_behind_it() -> None:
 
 def test_a_gate_that_is_taken_at_once_is_not_looked_for_in_its_queue() -> None:
     """[FETCH-1]: an idle worker already holds it."""
-    start = [seed("Echo", [1]), Act("start", {"serve": True})]
+    start = [seed("Echo", [1]), Action("start", {"serve": True})]
     push = {"kind": "Gate", "args": [], "queue": "low", "fields": {"x_trace": 0, "bid": "b-1"}}
-    steps = script([*start, Act("push", push)], CLAIMS)[-1]
+    steps = script([*start, Action("push", push)], CLAIMS)[-1]
     assert [step for step in steps if "list" in step and "payload" in step] == []
     assert {"await": {"began": "{j2}", "is": 1}} in steps
 
@@ -279,9 +291,9 @@ def test_a_gate_that_is_taken_at_once_is_not_looked_for_in_its_queue() -> None:
 
 
 def test_a_found_case_says_how_often_it_failed(tmp_path: Path) -> None:
-    acts = [seed("Fail", ["no"]), Act("start", {"serve": True})]
-    check = checks(acts, "RETRY-2")[0]
-    case = shrunk_case.as_case(acts, Failure(1, check, ""), reference())
+    actions = [seed("Fail", ["no"]), Action("start", {"serve": True})]
+    check = checks(actions, "RETRY-2")[0]
+    case = shrunk_case.as_case(actions, Failure(1, check, ""), reference())
     assert case["seed"]
     assert [next(iter(step)) for step in case["steps"]] == ["start", "settle", "check"]
     assert "flaky" not in shrunk_case.label(case, 5, 5)["title"]
@@ -296,18 +308,18 @@ def test_a_found_case_says_how_often_it_failed(tmp_path: Path) -> None:
 
 def test_acts_that_are_not_needed_are_left_out() -> None:
     push = {"kind": "Echo", "args": [1], "queue": "default", "fields": {}}
-    acts = [Act("push", {**push, "args": [number]}) for number in range(5)]
+    actions = [Action("push", {**push, "args": [number]}) for number in range(5)]
 
-    def play(left: Sequence[Act]) -> Failure | None:
+    def play(left: Sequence[Action]) -> Failure | None:
         script(left, CLAIMS)
-        wrong = [index for index, act in enumerate(left) if act.given["args"] == [3]]
+        wrong = [index for index, action in enumerate(left) if action.given["args"] == [3]]
         return Failure(wrong[0], {"check": "PUSH-1"}, "") if wrong else None
 
-    failure = play(acts)
+    failure = play(actions)
     assert failure is not None
-    left, last = shrunk_case.fewer(acts, failure, play)
-    assert [act.given["args"] for act in left] == [[3]]
-    assert last.act == 0
+    left, last = shrunk_case.fewer(actions, failure, play)
+    assert [action.given["args"] for action in left] == [[3]]
+    assert last.action == 0
 
 
 def test_values_are_made_simpler() -> None:
@@ -315,15 +327,15 @@ def test_values_are_made_simpler() -> None:
     awkward = {"a": [1, {"b": [2**53 + 1, "x"]}], "c": 1.5}
     given = {"kind": "Echo", "args": [awkward, []], "queue": "low", "fields": {"x_trace": "y"}}
 
-    def play(left: Sequence[Act]) -> Failure | None:
+    def play(left: Sequence[Action]) -> Failure | None:
         script(left, CLAIMS)
         wrong = str(2**53 + 1) in left[0].key
         return Failure(0, {"check": "PAY-5"}, "") if wrong else None
 
-    acts = [Act("push", given)]
-    failure = play(acts)
+    actions = [Action("push", given)]
+    failure = play(actions)
     assert failure is not None
-    left, _ = shrunk_case.simpler(acts, failure, play)
+    left, _ = shrunk_case.simpler(actions, failure, play)
     assert left[0].given == {
         "kind": "Echo", "args": [2**53 + 1], "queue": "default", "fields": {}
     }  # fmt: skip

@@ -19,7 +19,7 @@ from typing import (
 )
 
 from jobwire.application.clients import Clients
-from jobwire.application.config import LONGEST_S
+from jobwire.application.config import MAX_WAIT_S
 from jobwire.application.discovery import find_modules
 from jobwire.application.functions import check_function, place
 from jobwire.application.hooks import (
@@ -265,7 +265,7 @@ class App(Clients):
             ConfigError: The name is taken, the function cannot be a job, or an option is invalid.
         """
 
-        if timeout is not None and not 0 < timeout < LONGEST_S:
+        if timeout is not None and not 0 < timeout < MAX_WAIT_S:
             raise ConfigError(f"job {name!r}: timeout {timeout!r} is not above 0 seconds")
 
         def define(function: Callable[P, R]) -> JobType[P, R]:

@@ -19,7 +19,7 @@ __all__ = [
     "parse_queues",
 ]
 
-LONGEST_S = 1e9  # the operating system cannot wait much longer
+MAX_WAIT_S = 1e9  # the operating system cannot wait much longer
 FetchMode = Literal["reliable", "basic"]
 UnknownJobs = Literal["retry", "sidekiq"]
 
@@ -171,7 +171,7 @@ def _seconds(*, above: bool) -> Rule:
         if not isinstance(value, int | float) or isinstance(value, bool):
             return f"{value!r} is not {rule}"
         # Written so that NaN also fails, because every comparison with it is false.
-        is_valid = 0 <= value <= LONGEST_S and not (above and value == 0)
+        is_valid = 0 <= value <= MAX_WAIT_S and not (above and value == 0)
         return None if is_valid else f"{value} is not {rule}"
 
     return judge

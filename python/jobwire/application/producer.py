@@ -44,7 +44,7 @@ __all__ = ["MAX_PAYLOAD_BYTES", "GenerationSetting", "Producer", "make_confirm",
 GenerationSetting = Literal["auto", 7, 8]
 DETECT_INTERVAL_S = 60.0  # during which the generation of the fleet is assumed not to change
 MAX_PAYLOAD_BYTES = 8 * 1024 * 1024  # [PUSH-10]
-MOST_TEMPLATES = 1_000
+MAX_TEMPLATES = 1_000
 PART_S = 0.005  # of a bulk push, during which other tasks of an event loop wait
 ARGS_AT_ONCE = 100
 JIDS_AT_ONCE = 1_000
@@ -433,7 +433,7 @@ class Producer:
             except InvalidJob as error:
                 raise _with_class(class_name, error) from None
             template = Template(item, now=now, generation=generation)
-            if len(self._templates) >= MOST_TEMPLATES:
+            if len(self._templates) >= MAX_TEMPLATES:
                 self._templates.clear()
             self._templates[key] = template
         return template

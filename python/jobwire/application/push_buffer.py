@@ -35,7 +35,7 @@ __all__ = ["Keeper", "PendingPushes", "PushBuffer"]
 JOBS_AT_ONCE = 100  # few, because all of them are unsure if no reply comes
 BYTES_AT_ONCE = 1024 * 1024
 EXIT_S = 5.0  # for a last attempt when the process ends
-FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 2.0  # between two attempts to reach Redis
+FIRST_PAUSE_S, MAX_PAUSE_S = 0.1, 2.0  # between two attempts to reach Redis
 NAMED = 20  # job ids in a line of the log
 
 _log = logging.getLogger("jobwire.client")
@@ -383,7 +383,7 @@ class Keeper:
     def _rest(self) -> bool:
         """Wait before the next attempt; return False, for the end of the thread, if it is over."""
         with self._change:
-            seconds, self._pause = self._pause, min(2 * self._pause, LONGEST_PAUSE_S)
+            seconds, self._pause = self._pause, min(2 * self._pause, MAX_PAUSE_S)
             end, now = self._end, time.monotonic()
             if end is not None:
                 if now >= end:

@@ -17,7 +17,7 @@ from jobwire._version import __version__
 from jobwire.cli.exits import EXIT_UNEXPECTED
 from jobwire.cli.options import app_option, find_redis, redis_option
 from jobwire.cli.output import show
-from jobwire.cli.sheet import Column, Sheet
+from jobwire.cli.table import Column, Table
 from jobwire.cli.terminal import pretty
 from jobwire.connection.connect import safe_url
 
@@ -136,7 +136,7 @@ def _print(results: list[Any], surroundings: Any, redis: str) -> None:
             lines.append(f"{others} connections of other clients: the server's share includes them")
         return ["\n".join(lines)]
 
-    show(Sheet("bench", columns, results, row, summary=summary), as_json=False)
+    show(Table("bench", columns, results, row, summary=summary), as_json=False)
 
 
 def _percent(share: float | None) -> str:

@@ -9,7 +9,7 @@ from jobwire.cli.options import app_option, find_redis, namespace_option, redis_
 from jobwire.connection.connect import safe_url
 from jobwire.monitoring import routes
 from jobwire.monitoring.exposition import require_prometheus
-from jobwire.monitoring.metrics import MOST_QUEUES
+from jobwire.monitoring.metrics import MAX_QUEUES
 from jobwire.monitoring.routes import FleetReader
 from jobwire.monitoring.server import Listener
 
@@ -39,7 +39,7 @@ PORT = 9927
 @click.option(
     "--max-queues",
     type=click.IntRange(min=0),
-    default=MOST_QUEUES,
+    default=MAX_QUEUES,
     show_default=True,
     help="Queues with numbers of their own. The others are added up as the queue (other).",
 )

@@ -21,10 +21,10 @@ from jobwire.cli.inspect.options import (
 )
 from jobwire.cli.inspect.views import entry_record
 from jobwire.cli.options import find_redis
-from jobwire.cli.sheet import Cell, Column, Moment, Sheet, Styled
-from jobwire.console.ops.groups import MOST_GROUPS
+from jobwire.cli.table import Cell, Column, Moment, Styled, Table
+from jobwire.console.ops.groups import MAX_GROUPS
 from jobwire.console.ops.journal import joined
-from jobwire.console.ops.locate import MOST_IN_A_QUEUE
+from jobwire.console.ops.locate import MAX_EXAMINED_JOBS
 from jobwire.errors import ConfigError
 from jobwire.inspect.formats import clean, duration, plain, to_json
 from jobwire.ops import Explanation, FailureSet, Finding, Whereabouts
@@ -60,7 +60,7 @@ def doctor(url: str | None, namespace: str | None, as_json: bool) -> int:
 @click.option(
     "--examine",
     type=click.IntRange(min=1),
-    default=MOST_IN_A_QUEUE,
+    default=MAX_EXAMINED_JOBS,
     show_default=True,
     metavar="N",
     help="Look at the next N jobs of each queue.",
@@ -117,10 +117,10 @@ def groups(places: tuple[str, ...], examine: int | None, as_json: bool, **given:
     if found.rest:
         problems.append(
             f"{found.rest:,} jobs are in none of these groups, because there are more than "
-            f"{MOST_GROUPS:,}; the counts are lower bounds"
+            f"{MAX_GROUPS:,}; the counts are lower bounds"
         )
     now = time.time()
-    sheet = Sheet(
+    table = Table(
         f"{counted(len(found.groups), 'group')} of failures in {found.seen:,} of "
         f"{counted(found.total, 'job')}",
         [
@@ -151,7 +151,7 @@ def groups(places: tuple[str, ...], examine: int | None, as_json: bool, **given:
         problems=problems,
         empty="no failure",
     )
-    output.show(sheet, as_json=as_json, limit=limit or None)
+    output.show(table, as_json=as_json, limit=limit or None)
     return EXIT_OK
 
 
@@ -174,7 +174,7 @@ def journal(limit: int, url: str | None, namespace: str | None, as_json: bool) -
     with operating(url, namespace) as operations:
         entries = operations.journal(limit=limit)
     now = time.time()
-    sheet = Sheet(
+    table = Table(
         "Journal",
         [
             Column("at", "right"),
@@ -197,7 +197,7 @@ def journal(limit: int, url: str | None, namespace: str | None, as_json: bool) -
         ),
         empty="no change",
     )
-    output.show(sheet, as_json=as_json)
+    output.show(table, as_json=as_json)
     return EXIT_OK
 
 
@@ -236,8 +236,8 @@ def undo(undo_id: str, url: str | None, namespace: str | None, as_json: bool) ->
 # -- views
 
 
-def _findings(findings: list[Finding]) -> Sheet:
-    return Sheet(
+def _findings(findings: list[Finding]) -> Table:
+    return Table(
         f"{counted(len(findings), 'finding')}",
         [
             Column("severity"),
@@ -254,14 +254,14 @@ def _findings(findings: list[Finding]) -> Sheet:
     )
 
 
-def _explanation(explanation: Explanation) -> Sheet:
+def _explanation(explanation: Explanation) -> Table:
     lines: list[tuple[str, Cell]] = [("place", clean(_place(one))) for one in explanation.places]
     for reason in explanation.reasons:
         style = "red" if reason.blocks else "yellow" if reason.remedy else "green"
         lines.append((reason.code, Styled(clean(reason.sentence), style)))
         if reason.remedy:
             lines.append(("", f"-> {clean(reason.remedy)}"))
-    return Sheet(
+    return Table(
         f"Job {clean(explanation.jid)}",
         [Column("what", style="cyan"), Column("", fold=True)],
         lines,

@@ -1,4 +1,4 @@
-"""Output of a sheet: a table for a terminal, tabs for a pipe, JSON for programs."""
+"""Output of a table: a table for a terminal, tabs for a pipe, JSON for programs."""
 
 from __future__ import annotations
 
@@ -10,34 +10,34 @@ from itertools import islice
 
 import click
 
-from jobwire.cli.sheet import Sheet, Styled, exact, readable
+from jobwire.cli.table import Styled, Table, exact, readable
 from jobwire.cli.terminal import pretty
 from jobwire.inspect.formats import clean, to_json
 
 __all__ = ["progress_bar", "show", "watch"]
 
 
-def show(sheet: Sheet, *, as_json: bool, limit: int | None = None) -> None:
-    """Print a sheet: as JSON, as a table on a terminal, or with tabs into a pipe."""
+def show(table: Table, *, as_json: bool, limit: int | None = None) -> None:
+    """Print a table: as JSON, as a table on a terminal, or with tabs into a pipe."""
     if as_json:
-        for item in islice(sheet.items, limit):
-            click.echo(to_json(sheet.record(item)))
+        for item in islice(table.items, limit):
+            click.echo(to_json(table.record(item)))
     elif drawing := pretty(sys.stdout):
-        drawing.show(sheet, limit)
+        drawing.show(table, limit)
     elif sys.stdout.isatty():
-        _print_aligned(sheet, limit)
+        _print_aligned(table, limit)
     else:
-        kept = [index for index, column in enumerate(sheet.columns) if not column.chart]
-        click.echo("\t".join(sheet.columns[index].name for index in kept))
-        for item in islice(sheet.items, limit):
-            cells = sheet.row(item)
+        kept = [index for index, column in enumerate(table.columns) if not column.chart]
+        click.echo("\t".join(table.columns[index].name for index in kept))
+        for item in islice(table.items, limit):
+            cells = table.row(item)
             click.echo("\t".join(exact(cells[index]) for index in kept))
-    for problem in sheet.problems:
+    for problem in table.problems:
         click.echo(f"jobwire: {clean(problem)}", err=True)
 
 
-def watch(make: Callable[[], tuple[Sheet, int | None]], every: float) -> None:
-    """Show a sheet and update it every `every` seconds, until Ctrl-C.
+def watch(make: Callable[[], tuple[Table, int | None]], every: float) -> None:
+    """Show a table and update it every `every` seconds, until Ctrl-C.
 
     Raises:
         click.UsageError: Standard output is not a terminal.
@@ -50,9 +50,9 @@ def watch(make: Callable[[], tuple[Sheet, int | None]], every: float) -> None:
     pause = threading.Event()
     try:
         while True:
-            sheet, limit = make()
+            table, limit = make()
             click.clear()
-            _print_aligned(sheet, limit)
+            _print_aligned(table, limit)
             click.echo(f"every {every:g} s; Ctrl-C ends")
             pause.wait(every)
     except KeyboardInterrupt:
@@ -70,29 +70,29 @@ def progress_bar(verb: str, size: int = 0) -> Iterator[Callable[[int, int], None
         yield update
 
 
-def _print_aligned(sheet: Sheet, limit: int | None) -> None:
-    """Print a sheet as plain text in aligned columns, without a limit to their width."""
-    items = iter(sheet.items)
-    rows = [[readable(cell) for cell in sheet.row(item)] for item in islice(items, limit)]
+def _print_aligned(table: Table, limit: int | None) -> None:
+    """Print a table as plain text in aligned columns, without a limit to their width."""
+    items = iter(table.items)
+    rows = [[readable(cell) for cell in table.row(item)] for item in islice(items, limit)]
     is_cut = limit is not None and len(rows) == limit and next(items, None) is not None
-    click.echo(sheet.title)
+    click.echo(table.title)
     if not rows:
-        click.echo(f"  {sheet.empty}")
-    for line in _aligned(sheet, rows) if rows else ():
+        click.echo(f"  {table.empty}")
+    for line in _aligned(table, rows) if rows else ():
         click.echo(line)
     if is_cut:
         click.echo(f"the first {len(rows)}; --limit 0 shows all")
-    if sheet.summary:
-        parts = (part.text if isinstance(part, Styled) else part for part in sheet.summary())
+    if table.summary:
+        parts = (part.text if isinstance(part, Styled) else part for part in table.summary())
         click.echo("".join(parts))
 
 
-def _aligned(sheet: Sheet, rows: list[list[str]]) -> Iterator[str]:
-    lines = [[column.name for column in sheet.columns], *rows]
+def _aligned(table: Table, rows: list[list[str]]) -> Iterator[str]:
+    lines = [[column.name for column in table.columns], *rows]
     widths = [max(map(len, cells)) for cells in zip(*lines, strict=True)]
     for line in lines:
         cells = [
             cell.rjust(width) if column.justify == "right" else cell.ljust(width)
-            for cell, width, column in zip(line, widths, sheet.columns, strict=True)
+            for cell, width, column in zip(line, widths, table.columns, strict=True)
         ]
         yield "  ".join(cells).rstrip()

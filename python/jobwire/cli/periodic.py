@@ -21,7 +21,7 @@ from jobwire.cli.inspect.options import (
     yes_option,
 )
 from jobwire.cli.loading import load_app
-from jobwire.cli.sheet import Column, Moment, Sheet, Styled
+from jobwire.cli.table import Column, Moment, Styled, Table
 from jobwire.inspect.formats import clean, iso, to_json
 from jobwire.inspect.periodic import PeriodicJob
 from jobwire.ops import PeriodicOperations
@@ -83,7 +83,7 @@ def list_(as_json: bool, **where: Any) -> int:
     with _opened(**where) as jobs:
         found = jobs.all()
     now = time.time()
-    sheet = Sheet(
+    table = Table(
         counted(len(found), "periodic job"),
         [
             Column("name", style="cyan"),
@@ -108,7 +108,7 @@ def list_(as_json: bool, **where: Any) -> int:
         problems=[f"{job.entry.name}: {job.problem}" for job in found if job.problem],
         empty="no periodic job",
     )
-    output.show(sheet, as_json=as_json)
+    output.show(table, as_json=as_json)
     return EXIT_OK
 
 
@@ -144,14 +144,14 @@ def next_(name: str, count: int, as_json: bool, **where: Any) -> int:
     with _opened(**where) as jobs:
         ticks = jobs.next_ticks(_require(jobs, name), count)
     now = time.time()
-    sheet = Sheet(
+    table = Table(
         f"Next times of {clean(name)}",
         [Column("at", "right"), Column("in", "right")],
         ticks,
         lambda tick: (iso(tick), Moment(tick, now)),
         lambda tick: {"at": tick},
     )
-    output.show(sheet, as_json=as_json)
+    output.show(table, as_json=as_json)
     return EXIT_OK
 
 
@@ -163,14 +163,14 @@ def history(name: str, as_json: bool, **where: Any) -> int:
     """Show the newest ten jobs that the periodic job NAME enqueued."""
     with _opened(**where) as jobs:
         pushes = jobs.history(_require(jobs, name))
-    sheet = Sheet(
+    table = Table(
         f"Jobs of {clean(name)}",
         [Column("enqueued", "right"), Column("jid", style="cyan")],
         pushes,
         lambda push: (clean(str(push.get("enqueued"))), clean(str(push.get("jid")))),
         empty="no job yet",
     )
-    output.show(sheet, as_json=as_json)
+    output.show(table, as_json=as_json)
     return EXIT_OK
 
 
@@ -288,7 +288,7 @@ def _show(found: Difference, as_json: bool) -> None:
         *(("change", name, ", ".join(fields)) for name, fields in found.changed),
         *(("remove", name, "") for name in found.removed),
     ]
-    sheet = Sheet(
+    table = Table(
         f"{counted(len(rows), 'change')}, {len(found.unchanged)} unchanged",
         [Column("change"), Column("name", style="cyan"), Column("fields", grow=True)],
         rows,
@@ -296,7 +296,7 @@ def _show(found: Difference, as_json: bool) -> None:
         problems=[f"{name} is of another schedule or program so far" for name in found.taken_over],
         empty="nothing to change",
     )
-    output.show(sheet, as_json=False)
+    output.show(table, as_json=False)
 
 
 @periodic.command(context_settings=_HELP)

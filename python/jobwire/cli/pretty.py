@@ -11,12 +11,12 @@ from rich import box
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.progress import Progress
-from rich.table import Table
+from rich.table import Table as RichTable
 from rich.text import Text
 
-from jobwire.cli.sheet import Cell, Column, Sheet, Styled, readable
+from jobwire.cli.table import Cell, Column, Styled, Table, readable
 
-__all__ = ["console", "progress", "show", "status", "table", "watch"]
+__all__ = ["console", "draw", "progress", "show", "status", "watch"]
 
 NARROWEST = 10  # terminal cells of a column that was shortened
 GAP = 3  # terminal cells between two columns
@@ -27,21 +27,21 @@ def console() -> Console:
     return Console(highlight=False, markup=False, emoji=False)
 
 
-def show(sheet: Sheet, limit: int | None) -> None:
-    """Print a sheet as a table in colours."""
+def show(table: Table, limit: int | None) -> None:
+    """Print a table as a table in colours."""
     out = console()
-    out.print(table(sheet, limit, out.width))
+    out.print(draw(table, limit, out.width))
 
 
-def watch(make: Callable[[], tuple[Sheet, int | None]], every: float) -> None:
-    """Show a sheet on the whole screen and update it, until Ctrl-C."""
+def watch(make: Callable[[], tuple[Table, int | None]], every: float) -> None:
+    """Show a table on the whole screen and update it, until Ctrl-C."""
     pause = threading.Event()
     with Live(console=console(), screen=True, auto_refresh=False) as live:
         try:
             while True:
-                sheet, limit = make()
+                table, limit = make()
                 room = max(live.console.height - 6, 3)
-                drawn = table(sheet, min(limit or room, room), live.console.width)
+                drawn = draw(table, min(limit or room, room), live.console.width)
                 live.update(
                     Group(drawn, Text(f"every {every:g} s; Ctrl-C ends", style="dim")), refresh=True
                 )
@@ -66,15 +66,15 @@ def status(title: str) -> Iterator[Callable[[str], None]]:
         yield line.update
 
 
-def table(sheet: Sheet, limit: int | None, width: int) -> RenderableType:
-    """Return a sheet as a table for a terminal of this width."""
-    items = iter(sheet.items)
-    rows = [[_text(cell) for cell in sheet.row(item)] for item in islice(items, limit)]
+def draw(table: Table, limit: int | None, width: int) -> RenderableType:
+    """Return a table as a table for a terminal of this width."""
+    items = iter(table.items)
+    rows = [[_text(cell) for cell in table.row(item)] for item in islice(items, limit)]
     is_cut = limit is not None and len(rows) == limit and next(items, None) is not None
-    drawn = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    widths = _widths(sheet.columns, rows, width)
+    drawn = RichTable(box=box.SIMPLE_HEAD, pad_edge=False)
+    widths = _widths(table.columns, rows, width)
     for index, cells in widths.items():
-        column = sheet.columns[index]
+        column = table.columns[index]
         drawn.add_column(
             column.name,
             justify=column.justify,
@@ -86,12 +86,12 @@ def table(sheet: Sheet, limit: int | None, width: int) -> RenderableType:
         )
     for row in rows:
         drawn.add_row(*(row[index] for index in widths))
-    parts: list[RenderableType] = [Text(sheet.title, style="bold cyan")]
-    parts.append(drawn if rows else Text(f"  {sheet.empty}", style="dim"))
+    parts: list[RenderableType] = [Text(table.title, style="bold cyan")]
+    parts.append(drawn if rows else Text(f"  {table.empty}", style="dim"))
     if is_cut:
         parts.append(Text(f"the first {len(rows)}; --limit 0 shows all", style="dim"))
-    if sheet.summary:
-        parts.append(Text.assemble(*sheet.summary()))
+    if table.summary:
+        parts.append(Text.assemble(*table.summary()))
     return Group(*parts)
 
 

@@ -32,7 +32,7 @@ __all__ = ["top"]
     type=click.Choice(get_args(Role)),
     default="admin",
     show_default=True,
-    help="Acts that are possible: none, those on jobs and queues, or all.",
+    help="Possible actions: none, those on jobs and queues, or all.",
 )
 @click.option("--read-only", is_flag=True, help="Same as --role viewer.")
 def top(url: str | None, namespace: str | None, interval: float, role: str, read_only: bool) -> int:

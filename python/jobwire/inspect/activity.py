@@ -25,7 +25,7 @@ from jobwire.protocol.wire import Command, Op, command
 __all__ = ["Activity", "JobActivity", "Mark", "activity", "deployments", "job_activity"]
 
 MINUTE_S, TEN_MINUTES_S = 60, 600  # lengths of a bucket
-MOST_MINUTES, MOST_HOURS = 480, 72  # times for which Redis keeps them [MET-3]
+MAX_MINUTES, MAX_HOURS = 480, 72  # times for which Redis keeps them [MET-3]
 DAY_S = 86_400
 
 
@@ -152,16 +152,16 @@ def _buckets(
     """Return the length of the buckets in seconds, and their start times, newest first."""
     if hours is None:
         count = 60 if minutes is None else minutes
-        if not 1 <= count <= MOST_MINUTES:
-            raise ConfigError(f"minutes: {count} is not between 1 and {MOST_MINUTES}; try hours")
+        if not 1 <= count <= MAX_MINUTES:
+            raise ConfigError(f"minutes: {count} is not between 1 and {MAX_MINUTES}; try hours")
         step = MINUTE_S
     else:
         if minutes is not None:
             raise ConfigError("minutes and hours cannot be combined")
         if generation == 7:
             raise ConfigError("hours: Sidekiq 7 has only minutes, of the last 8 hours")
-        if not 1 <= hours <= MOST_HOURS:
-            raise ConfigError(f"hours: {hours} is not between 1 and {MOST_HOURS}")
+        if not 1 <= hours <= MAX_HOURS:
+            raise ConfigError(f"hours: {hours} is not between 1 and {MAX_HOURS}")
         step, count = TEN_MINUTES_S, hours * 6
     last = now // step * step
     return step, [last - back * step for back in range(count)]

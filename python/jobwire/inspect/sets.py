@@ -12,7 +12,7 @@ from jobwire.errors import ConfigError, MalformedPayload, RedisRefused
 from jobwire.inspect.entry import QUEUE, Entry, SetName, entry
 from jobwire.inspect.filters import Filter
 from jobwire.inspect.reading import ask, items, raw, score
-from jobwire.inspect.walking import PAGE, ListWalk, Scan, SetWalk, Walk
+from jobwire.inspect.walking import BATCH_SIZE, ListWalk, Scan, SetWalk, Walk
 from jobwire.protocol.dead_set import DeadSetLimits, dead_key
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.payload import edit
@@ -97,7 +97,7 @@ def escape(text: str) -> str:
     return re.sub(r"[*?\[\]\\]", r"\\\g<0>", text)
 
 
-def find_in_set(keys: Keys, name: SetName, jid: str, *, page: int = PAGE) -> Op[Entry | None]:
+def find_in_set(keys: Keys, name: SetName, jid: str, *, page: int = BATCH_SIZE) -> Op[Entry | None]:
     """Return the entry with this job id. O(n) for the server. [INSP-10]
 
     The server looks at `page` members in each step.

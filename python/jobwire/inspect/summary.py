@@ -26,7 +26,7 @@ __all__ = [
     "stats",
 ]
 
-MOST_DAYS = 1_825  # the counters of a day are kept for five years [STAT-2]
+MAX_DAYS = 1_825  # the counters of a day are kept for five years [STAT-2]
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,8 +137,8 @@ def history(keys: Keys, *, days: int, now: float) -> Op[list[Day]]:
     Raises:
         ConfigError: The number of days is not possible.
     """
-    if not 1 <= days <= MOST_DAYS:
-        raise ConfigError(f"days: {days} is not between 1 and {MOST_DAYS}")
+    if not 1 <= days <= MAX_DAYS:
+        raise ConfigError(f"days: {days} is not between 1 and {MAX_DAYS}")
     today = datetime.fromisoformat(utc_day(now)).replace(tzinfo=UTC)
     dates = [f"{today - timedelta(back):%Y-%m-%d}" for back in range(days)]
     replies = yield from ask(

@@ -14,9 +14,9 @@ from jobwire.inspect.reading import ask, items, raw, required, score, whole
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.wire import Op, command
 
-__all__ = ["PAGE", "ListWalk", "Scan", "SetWalk", "Walk"]
+__all__ = ["BATCH_SIZE", "ListWalk", "Scan", "SetWalk", "Walk"]
 
-PAGE = 100  # entries
+BATCH_SIZE = 100  # entries
 
 
 class Walk:
@@ -53,7 +53,7 @@ class SetWalk(Walk):
         place: str,
         *,
         rising: bool = False,
-        page: int = PAGE,
+        page: int = BATCH_SIZE,
         start: float | None = None,
     ) -> None:
         self._key = key
@@ -115,7 +115,7 @@ class SetWalk(Walk):
 class ListWalk(Walk):
     """A walk through a queue, newest first, which follows the changes of its length."""
 
-    def __init__(self, keys: Keys, queue: str, *, page: int = PAGE) -> None:
+    def __init__(self, keys: Keys, queue: str, *, page: int = BATCH_SIZE) -> None:
         self._key = raw(keys.queue(queue))
         self.page = page
         self._place = QUEUE + queue
@@ -146,7 +146,7 @@ class Scan(Walk):
         page: Number of members that the server looks at in one step.
     """
 
-    def __init__(self, key: str, place: str, pattern: str, *, page: int = PAGE) -> None:
+    def __init__(self, key: str, place: str, pattern: str, *, page: int = BATCH_SIZE) -> None:
         self._key = key
         self._place = place
         self._pattern = pattern

@@ -9,7 +9,7 @@ from jobwire.errors import ConfigError
 from jobwire.monitoring.figures import Figures
 from jobwire.monitoring.metrics import (
     FLEET,
-    MOST_QUEUES,
+    MAX_QUEUES,
     WORKER,
     Histogram,
     Metric,
@@ -34,7 +34,7 @@ class Exposition(NamedTuple):
 
 
 def fleet_exposition(
-    fleet: Fleet | None, *, seconds: float = 0.0, accept: str = "", most_queues: int = MOST_QUEUES
+    fleet: Fleet | None, *, seconds: float = 0.0, accept: str = "", most_queues: int = MAX_QUEUES
 ) -> Exposition:
     """Return the numbers of a Redis: of all its queues, sets and processes.
 

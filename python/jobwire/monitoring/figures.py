@@ -10,7 +10,7 @@ from jobwire.protocol.metrics import BOUNDS
 
 __all__ = [
     "BUCKETS_S",
-    "MOST_CLASSES",
+    "MAX_CLASSES",
     "OTHER",
     "ClassFigures",
     "Classes",
@@ -19,7 +19,7 @@ __all__ = [
     "merged",
 ]
 
-MOST_CLASSES = 100  # with names of their own; the numbers of the others are added up
+MAX_CLASSES = 100  # with names of their own; the numbers of the others are added up
 OTHER = "(other)"
 MAX_LABEL = 200  # characters of a name
 _STEP = 2  # every second bound, each about 2.3 times the one before: half the time series
@@ -96,7 +96,7 @@ class Figures(msgspec.Struct, frozen=True):
 class Classes:
     """Limits the number of class names, so that the number of time series has a limit.
 
-    The first `MOST_CLASSES` names are kept. A name that came later counts as `OTHER` for good,
+    The first `MAX_CLASSES` names are kept. A name that came later counts as `OTHER` for good,
     because a counter that moves from one name to another would count twice.
     """
 
@@ -108,7 +108,7 @@ class Classes:
         limited: dict[str, ClassFigures] = {}
         for full_name, figures in classes.items():
             name = label(full_name)
-            if name not in self._kept and len(self._kept) < MOST_CLASSES and name != OTHER:
+            if name not in self._kept and len(self._kept) < MAX_CLASSES and name != OTHER:
                 self._kept[name] = None
             shown = name if name in self._kept else OTHER
             limited[shown] = limited.get(shown, _NOTHING) + figures

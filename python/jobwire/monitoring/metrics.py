@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FLEET",
-    "MOST_QUEUES",
+    "MAX_QUEUES",
     "WORKER",
     "Histogram",
     "Metric",
@@ -21,7 +21,7 @@ __all__ = [
     "worker_samples",
 ]
 
-MOST_QUEUES = 200  # with names of their own
+MAX_QUEUES = 200  # with names of their own
 
 Sample = tuple[str, Sequence[str], "float | Histogram"]
 """Name of the metric, values of its labels, value."""
@@ -143,7 +143,7 @@ WORKER = (
 
 
 def fleet_samples(
-    fleet: Fleet | None, *, seconds: float, most_queues: int = MOST_QUEUES
+    fleet: Fleet | None, *, seconds: float, most_queues: int = MAX_QUEUES
 ) -> Iterator[Sample]:
     """Yield the samples of `FLEET`.
 

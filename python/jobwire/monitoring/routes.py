@@ -16,7 +16,7 @@ from jobwire.inspect.reading import text
 from jobwire.inspect.sync import Inspector
 from jobwire.monitoring.exposition import fleet_exposition, worker_exposition
 from jobwire.monitoring.figures import Figures
-from jobwire.monitoring.metrics import MOST_QUEUES
+from jobwire.monitoring.metrics import MAX_QUEUES
 from jobwire.monitoring.server import Reply, Route, json_reply, text_reply
 
 __all__ = ["FleetReader", "fleet_metrics", "probe", "queues", "worker_metrics"]
@@ -69,7 +69,7 @@ _Reader = Callable[[], FleetReader | None]
 """Returns the reader; None if the Redis is not known yet."""
 
 
-def fleet_metrics(reader: _Reader, *, most_queues: int = MOST_QUEUES) -> Route:
+def fleet_metrics(reader: _Reader, *, most_queues: int = MAX_QUEUES) -> Route:
     """Return the route of the numbers of a Redis."""
 
     def answer(rest: str, accept: str) -> Reply | None:

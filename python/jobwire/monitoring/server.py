@@ -16,7 +16,7 @@ from jobwire.errors import ConfigError
 
 __all__ = ["Listener", "Reply", "Route", "json_reply", "text_reply"]
 
-MOST_REQUESTS = 32  # at a time; more connections are closed
+MAX_REQUESTS = 32  # at a time; more connections are closed
 REQUEST_TIMEOUT_S = 5.0  # in which a client must send its request, and read the reply
 JOIN_TIMEOUT_S = 1.0
 
@@ -100,7 +100,7 @@ class _Server(ThreadingHTTPServer):
         if ":" in host:
             self.address_family = socket.AF_INET6
         self.routes = routes
-        self._free = threading.BoundedSemaphore(MOST_REQUESTS)
+        self._free = threading.BoundedSemaphore(MAX_REQUESTS)
         super().__init__((host, port), _Handler)
 
     def server_bind(self) -> None:

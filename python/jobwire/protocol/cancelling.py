@@ -19,7 +19,7 @@ from jobwire.protocol.wire import Batch, Command, ErrorReply, Op, Script, comman
 __all__ = ["REMEMBER_S", "cancel", "forget", "marked"]
 
 REMEMBER_S = 86_400  # for which a mark stays [X-CANCEL-2]
-PAGE = 1_000  # payloads to read at once
+BATCH_SIZE = 1_000  # payloads to read at once
 _PLAIN = re.compile(r"[0-9A-Za-z_-]+")  # ids that have one spelling in JSON
 
 
@@ -76,8 +76,8 @@ def _is_held(keys: Keys, jid: str) -> Op[bool]:
         *(keys.private(_text(owner)) for owner in owners),
         *(keys.work(_text(process)) for process in processes),
     ]
-    for start in range(0, len(names), PAGE):
-        part = names[start : start + PAGE]
+    for start in range(0, len(names), BATCH_SIZE):
+        part = names[start : start + BATCH_SIZE]
         for reply in (yield Batch([command("HGETALL", name) for name in part])):
             for value in () if isinstance(reply, ErrorReply) else reply[1::2]:
                 if _may_be(value, jid) and any(_is(text, jid) for text in _payloads(value)):
@@ -105,15 +105,15 @@ def _remove(keys: Keys, jid: str, now: float) -> Op[bool]:
     names: Sequence[bytes] = yield command("SMEMBERS", keys.queues)
     for name in names:
         key = keys.queue(_text(name))
-        start = -PAGE  # from the tail, where the next job is
+        start = -BATCH_SIZE  # from the tail, where the next job is
         while True:
-            (texts,) = yield Batch([command("LRANGE", key, start, start + PAGE - 1)])
+            (texts,) = yield Batch([command("LRANGE", key, start, start + BATCH_SIZE - 1)])
             if isinstance(texts, ErrorReply) or not texts:
                 break
             for text in texts:
                 if _is(text, jid) and (yield _script_cancel(keys, key, text, jid, now)) == 1:
                     return True
-            start -= PAGE
+            start -= BATCH_SIZE
     return False
 
 
@@ -123,7 +123,7 @@ def _members(key: str, jid: str) -> Op[list[bytes]]:
     found: list[bytes] = []
     cursor: Any = b"0"
     while True:
-        step = command("ZSCAN", key, cursor, "MATCH", pattern, "COUNT", PAGE)
+        step = command("ZSCAN", key, cursor, "MATCH", pattern, "COUNT", BATCH_SIZE)
         (reply,) = yield Batch([step])
         if isinstance(reply, ErrorReply):  # a key of another type holds no job
             return found

@@ -15,7 +15,7 @@ from jobwire.errors import InvalidJob
 from jobwire.protocol.arguments import StrictArgs, check_args, check_value
 from jobwire.protocol.expiry import EXPIRES_AT
 from jobwire.protocol.payload import encode
-from jobwire.protocol.results import KEEP, LONGEST_KEEP_S
+from jobwire.protocol.results import KEEP, MAX_KEEP_S
 from jobwire.protocol.times import Generation, epoch, stamp
 
 __all__ = [
@@ -256,8 +256,8 @@ def _seconds(value: object) -> str:
         return ""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return "is not a number of seconds"
-    if not 0 < value <= LONGEST_KEEP_S:
-        return f"is not between 0 and {LONGEST_KEEP_S} seconds; give a duration, not a time"
+    if not 0 < value <= MAX_KEEP_S:
+        return f"is not between 0 and {MAX_KEEP_S} seconds; give a duration, not a time"
     return ""
 
 

@@ -46,7 +46,7 @@ DEFAULT_NAMESPACE = "default"
 GRACE_S = 60  # how late a tick may be, in whole seconds [X-CRON-16]
 REMEMBER_S = 86_400  # how long ticks that were taken stay [X-CRON-23]
 HISTORY = 10  # pushes in the history [X-CRON-6]
-MOST_CAUGHT_UP = 1_000
+MAX_CAUGHT_UP = 1_000
 ACTIVE_JOB_CLASS = "ActiveJob::QueueAdapters::SidekiqAdapter::JobWrapper"
 
 Overlap = Literal["allow", "skip"]
@@ -80,8 +80,8 @@ def catch_up(text: str | None) -> CatchUp | None:
     if text == "last":
         return CatchUp(1, since_last=False)
     match = _ALL.fullmatch(text or "")
-    most = 0 if match is None else int(match[1] or MOST_CAUGHT_UP)
-    return CatchUp(most, since_last=True) if 0 < most <= MOST_CAUGHT_UP else None
+    most = 0 if match is None else int(match[1] or MAX_CAUGHT_UP)
+    return CatchUp(most, since_last=True) if 0 < most <= MAX_CAUGHT_UP else None
 
 
 def tick_member(tick: int) -> str:
@@ -151,7 +151,7 @@ class PeriodicEntry:
         if self.catch_up not in ("none", "last", "all") and catch_up(self.catch_up) is None:
             raise ConfigError(
                 f"{shown}: catch_up {self.catch_up!r} is not one of 'none', 'last', 'all', "
-                f"'all:MAX', with MAX from 1 to {MOST_CAUGHT_UP}"
+                f"'all:MAX', with MAX from 1 to {MAX_CAUGHT_UP}"
             )
         if self.overlap not in ("allow", "skip"):
             raise ConfigError(f"{shown}: overlap {self.overlap!r} is not one of 'allow', 'skip'")

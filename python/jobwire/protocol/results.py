@@ -18,7 +18,7 @@ from jobwire.protocol.retry import MESSAGE_LIMIT, Failure, scrub
 
 __all__ = [
     "KEEP",
-    "LONGEST_KEEP_S",
+    "MAX_KEEP_S",
     "MAX_RESULT_BYTES",
     "Members",
     "Result",
@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 KEEP = "jw_keep"  # the payload field [X-RESULT-1]
-LONGEST_KEEP_S = 1_000_000_000  # a larger number is probably an epoch time by mistake
+MAX_KEEP_S = 1_000_000_000  # a larger number is probably an epoch time by mistake
 MAX_RESULT_BYTES = 1024 * 1024  # of the value as JSON [X-RESULT-6]
 
 ResultOutcome: TypeAlias = Literal["done", "retry", "dead", "discarded", "cancelled", "expired"]
@@ -114,7 +114,7 @@ def keep_seconds(value: object) -> int:
     """
     if isinstance(value, bool) or not isinstance(value, int | float):
         return 0
-    if not 0 < value <= LONGEST_KEEP_S:  # also for NaN
+    if not 0 < value <= MAX_KEEP_S:  # also for NaN
         return 0
     return math.ceil(value)
 

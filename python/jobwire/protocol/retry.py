@@ -26,7 +26,7 @@ __all__ = [
 ]
 
 DEFAULT_MAX_RETRIES = 25
-MOST_RETRIES = 200  # for the delay; that of the 200th retry is 50 years
+MAX_COUNTED_RETRIES = 200  # for the delay; that of the 200th retry is 50 years
 _FOR_EVER_S = 10**12  # an integer in a payload can be too large for a float
 MESSAGE_LIMIT = 10_000  # characters, not bytes [RETRY-3]
 
@@ -170,7 +170,7 @@ def after_failure(
     if choice == "kill":
         return Discard(text, exhausted=True) if job.get("dead") is False else Kill(text)
     # A payload may hold any count. The delay must stay a number that a score can hold.
-    delay = retry_delay(min(max(count, 0), MOST_RETRIES), jitter=jitter, chosen=choice)
+    delay = retry_delay(min(max(count, 0), MAX_COUNTED_RETRIES), jitter=jitter, chosen=choice)
     return Retry(text, at=now + delay, count=count)
 
 

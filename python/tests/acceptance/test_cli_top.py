@@ -1,4 +1,4 @@
-"""`jobwire top` in a real terminal: keys, an act, its end, and its errors."""
+"""`jobwire top` in a real terminal: keys, an action, its end, and its errors."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def test_it_shows_acts_and_leaves_the_terminal_as_it_was(server: Server, url: st
         screen.until("Keys of Retries", "Retry all that match")
         screen.press("\x1b")
         # Only then the next key: otherwise both arrive as alt+q. The help covers these headings,
-        # but not the message of the act, which also names the job.
+        # but not the message of the action, which also names the job.
         screen.until("class", "error")
         screen.press("q")
         assert screen.end() == 0

@@ -50,7 +50,7 @@ BULK = 25
 PUSHERS = 4  # threads
 PUSHING = 0.9  # share of the run
 PATIENCE = 60.0  # seconds without any progress after which a job counts as stuck
-LONGEST_DELAY = 120.0  # seconds that a script may be late in a long run: two leases
+MAX_DELAY_S = 120.0  # seconds that a script may be late in a long run: two leases
 NOBODY = -1  # a doomed job that is dead for a reason that is not its own
 
 
@@ -191,7 +191,7 @@ class Run:
             self._storm = Storm(
                 *(servers, workers, board),
                 size=self._size,
-                longest_delay=min(max(self._seconds / 5, 2.0), LONGEST_DELAY),
+                longest_delay=min(max(self._seconds / 5, 2.0), MAX_DELAY_S),
             )
             self._status = opened.enter_context(self._out.status("starting"))
             enqueuer = Enqueuer(

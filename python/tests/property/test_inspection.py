@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from harness.servers import Server
 from jobwire.cli.inspect import views
-from jobwire.cli.pretty import console, table
-from jobwire.cli.sheet import Sheet, exact, readable
+from jobwire.cli.pretty import console
+from jobwire.cli.table import Table, exact, readable
 from jobwire.errors import JobwireError
 from jobwire.inspect import Filter, Inspector, SetName
 from jobwire.inspect.entry import entry
@@ -123,8 +123,8 @@ def test_any_value_of_any_key_is_looked_at(server: Server, state: dict[str, Any]
             client.sadd(key, "p")
     client.close()
     with Inspector(server.url, clock=lambda: NOW) as inspector:
-        for sheet in sheets(inspector):
-            shown(sheet())
+        for make in tables(inspector):
+            shown(make())
         assert to_json(inspector.stats())
         sets: list[SetName] = ["schedule", "retry", "dead", "unreadable"]
         entries = [each for name in sets for each in inspector.entries(name)]
@@ -139,7 +139,7 @@ def test_any_value_of_any_key_is_looked_at(server: Server, state: dict[str, Any]
                     change(each)
 
 
-def sheets(inspector: Inspector) -> list[Any]:
+def tables(inspector: Inspector) -> list[Any]:
     only = Filter(class_name="*", older_than=0.0, error="")
     return [
         lambda: views.stats(inspector),
@@ -164,17 +164,17 @@ def sheets(inspector: Inspector) -> list[Any]:
     ]
 
 
-def shown(sheet: Sheet) -> None:
-    """Print a sheet in every form, and drop the output."""
-    sheet = replace(sheet, items=list(sheet.items))
-    for item in sheet.items:
-        json.loads(to_json(sheet.record(item)))
-        for cell in sheet.row(item):
+def shown(table: Table) -> None:
+    """Print a table in every form, and drop the output."""
+    table = replace(table, items=list(table.items))
+    for item in table.items:
+        json.loads(to_json(table.record(item)))
+        for cell in table.row(item):
             assert readable(cell).isprintable()
             assert exact(cell).isprintable()
     out = console()
     with out.capture():
-        out.print(table(sheet, None, 80))
+        out.print(draw(table, None, 80))
 
 
 @settings(max_examples=examples(60), suppress_health_check=[HealthCheck.too_slow])

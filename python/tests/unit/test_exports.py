@@ -203,7 +203,7 @@ def test_two_modules_draw_with_rich() -> None:
         for path in PACKAGE.rglob("*.py")
         if re.search(r"^ *(import|from) rich\b", path.read_text("utf-8"), re.MULTILINE)
     }
-    assert users == {"cli/pretty.py", "console/top/texts.py"}
+    assert users == {"cli/pretty.py", "console/top/styled_text.py"}
 
 
 def test_the_help_names_every_command() -> None:

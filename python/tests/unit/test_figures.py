@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from jobwire.monitoring.figures import (
     BUCKETS_S,
-    MOST_CLASSES,
+    MAX_CLASSES,
     OTHER,
     Classes,
     ClassFigures,
@@ -60,11 +60,11 @@ def test_an_ended_process_leaves_its_counters(figures: Figures) -> None:
 def test_a_name_keeps_its_place_for_good() -> None:
     """Otherwise a counter would fall, which Prometheus takes for a restart."""
     classes = Classes()
-    first = {f"c{n}": ClassFigures(1) for n in range(MOST_CLASSES - 1)}
+    first = {f"c{n}": ClassFigures(1) for n in range(MAX_CLASSES - 1)}
     assert classes.limit(first) == first
     more = {**once("late"), **once("later"), **first, **once("latest")}
     limited = classes.limit(more)
-    assert len(limited) == MOST_CLASSES + 1
+    assert len(limited) == MAX_CLASSES + 1
     assert limited["late"].count == 1
     assert limited[OTHER].count == 2
     assert classes.limit(once("later")) == once(OTHER)

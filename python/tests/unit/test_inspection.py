@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from jobwire import inspect
-from jobwire.cli.pretty import console, table
-from jobwire.cli.sheet import Column, Sheet
+from jobwire.cli.pretty import console
+from jobwire.cli.table import Column, Table
 from jobwire.connection import resources
 from jobwire.inspect import Filter, aio, sync
 from jobwire.inspect.display import display_args, display_class
@@ -202,11 +202,11 @@ def test_a_table_fits(width: int) -> None:
         Column("jid"),
     ]
     rows = [("k" * 8, "t" * 100, "m" * 30, "j" * 10), ("k", "漢" * 40, "", "j")]
-    sheet = Sheet("title", columns, rows, lambda row: row)
+    table = Table("title", columns, rows, lambda row: row)
     out = console()
     out.width = width
     with out.capture() as capture:
-        out.print(table(sheet, None, width))
+        out.print(draw(table, None, width))
     lines = capture.get().splitlines()
     assert max(map(len, lines)) <= width
     assert any("j" * min(10, width // 4) in line for line in lines)

@@ -10,9 +10,17 @@ from hypothesis import strategies as st
 
 from jobwire.console.ops.alerts import troubles
 from jobwire.console.top.app import MAKERS
+from jobwire.console.top.data_screen import TABS
 from jobwire.console.top.filtering import parse, written
-from jobwire.console.top.section import TABS
-from jobwire.console.top.texts import Cell, bar_chart, cells_wide, drawn, joined, one_line, shown
+from jobwire.console.top.styled_text import (
+    Cell,
+    bar_chart,
+    cells_wide,
+    drawn,
+    joined,
+    one_line,
+    shown,
+)
 from jobwire.console.top.threads import in_thread
 from jobwire.errors import ConfigError
 from jobwire.inspect.filters import Filter

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 
 from jobwire.console.web import charts
-from jobwire.console.web.sizes import EVERY_S, KEPT_S, MOST_QUEUES, SizeLine, Sizes
+from jobwire.console.web.sizes import EVERY_S, KEPT_S, MAX_QUEUES, SizeLine, Sizes
 from jobwire.inspect.summary import QueueSummary
 
 
@@ -61,17 +61,17 @@ def test_a_queue_that_is_gone_is_empty_and_forgotten_after_the_hour() -> None:
 
 def test_only_the_longest_queues_are_kept() -> None:
     sizes = Sizes()
-    queues = dict.fromkeys((f"q{number}" for number in range(3 * MOST_QUEUES)), 0)
+    queues = dict.fromkeys((f"q{number}" for number in range(3 * MAX_QUEUES)), 0)
     add(sizes, 0.0, queues | {"long": 5})
     kept = {name for name in queues if sizes.of(name)}
-    assert len(kept) == MOST_QUEUES - 1
+    assert len(kept) == MAX_QUEUES - 1
     add(sizes, 10.0, {"a-new-one": 0} | queues | {"long": 6})
     assert {name for name in queues if sizes.of(name)} == kept  # of equal ones, the same
     assert sizes.of("a-new-one") is None
     assert sizes.of("long") == SizeLine((0.0, 10.0), (5, 6))
     add(sizes, 20.0, {name: 1 for name in queues if name not in kept} | {"long": 0})
     assert not any(sizes.of(name) for name in kept)
-    assert len(sizes._lines) == MOST_QUEUES
+    assert len(sizes._lines) == MAX_QUEUES
 
 
 def test_a_clock_that_is_set_back_begins_anew() -> None:

@@ -22,7 +22,7 @@ from jobwire.cli.options import (
     redis_option,
     time_span,
 )
-from jobwire.cli.sheet import Sheet
+from jobwire.cli.table import Table
 from jobwire.inspect import Filter, Inspector, SetName
 from jobwire.ops import Operations, Role
 
@@ -152,7 +152,7 @@ def _user() -> str:
 
 
 def view(
-    make: Callable[[Inspector], Sheet],
+    make: Callable[[Inspector], Table],
     *,
     url: str | None,
     namespace: str | None,
@@ -160,7 +160,7 @@ def view(
     watch: float | None,
     limit: int | None = 0,
 ) -> int:
-    """Print the sheet that `make` returns, once or repeatedly."""
+    """Print the table that `make` returns, once or repeatedly."""
     if watch is not None and as_json:
         raise click.UsageError("--watch and --json cannot be combined")
     if limit is None:

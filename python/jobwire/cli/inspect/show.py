@@ -24,7 +24,7 @@ from jobwire.cli.inspect.options import (
     view,
     view_options,
 )
-from jobwire.cli.sheet import Sheet
+from jobwire.cli.table import Table
 from jobwire.inspect import Entry, Inspector, SetName
 from jobwire.inspect.formats import to_json
 
@@ -68,11 +68,11 @@ def queue(name: str, **given: Any) -> int:
     """Show the jobs of a queue, newest first."""
     only = filter_of(given)
 
-    def sheet(inspector: Inspector) -> Sheet:
+    def table(inspector: Inspector) -> Table:
         require_queue(inspector, name)
         return views.queue(inspector, name, only, time.time())
 
-    return view(sheet, **_how(given))
+    return view(table, **_how(given))
 
 
 def _set_command(command: str, name: SetName, text: str) -> click.Command:

@@ -1,4 +1,4 @@
-"""Views of `jobwire inspect`: each function makes a sheet from the inspector's data."""
+"""Views of `jobwire inspect`: each function makes a table from the inspector's data."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from jobwire.cli.sheet import Cell, Column, Moment, Sheet, Styled
+from jobwire.cli.table import Cell, Column, Moment, Styled, Table
 from jobwire.console.ops.results import StoredResult
 from jobwire.inspect import (
     Entry,
@@ -48,7 +48,7 @@ _BARS = "▁▂▃▄▅▆▇█"
 _BAR_WIDTH = 30  # terminal cells
 
 
-def stats(inspector: Inspector) -> Sheet:
+def stats(inspector: Inspector) -> Table:
     """Show totals and sizes."""
     totals = inspector.stats()
     numbers = [
@@ -63,7 +63,7 @@ def stats(inspector: Inspector) -> Sheet:
         ("unreadable", f"{totals.unreadable:,}", "red" if totals.unreadable else ""),
         ("latency of default", duration(totals.default_latency), ""),
     ]
-    return Sheet(
+    return Table(
         "Totals",
         [Column("what"), Column("number", "right")],
         numbers,
@@ -72,11 +72,11 @@ def stats(inspector: Inspector) -> Sheet:
     )
 
 
-def history(inspector: Inspector, days: int) -> Sheet:
+def history(inspector: Inspector, days: int) -> Table:
     """Show executions by day."""
     history = inspector.history(days)
     most = max((day.processed for day in history), default=0)
-    return Sheet(
+    return Table(
         f"Executions of the last {days} days (UTC)",
         [
             Column("date"),
@@ -94,11 +94,11 @@ def history(inspector: Inspector, days: int) -> Sheet:
     )
 
 
-def queues(inspector: Inspector) -> Sheet:
+def queues(inspector: Inspector) -> Table:
     """Show all queues."""
     queues = inspector.queues()
     most = max((queue.size for queue in queues), default=0)
-    return Sheet(
+    return Table(
         "Queues",
         [
             Column("queue", style="cyan"),
@@ -125,14 +125,14 @@ def _queue_state(queue: QueueSummary) -> str:
     return ", ".join(state for state, holds in states.items() if holds)
 
 
-def queue(inspector: Inspector, name: str, only: Filter, now: float) -> Sheet:
+def queue(inspector: Inspector, name: str, only: Filter, now: float) -> Table:
     """Show the jobs of a queue, newest first."""
     info = inspector.queue(name)
     state = ", paused" if info.paused else ""
     title = (
         f"Queue {clean(name)}: {counted(info.size, 'job')}, latency {duration(info.latency)}{state}"
     )
-    return Sheet(
+    return Table(
         title,
         [Column("enqueued", "right"), *_JOB],
         inspector.jobs(name, only=only),
@@ -145,7 +145,7 @@ def queue(inspector: Inspector, name: str, only: Filter, now: float) -> Sheet:
 
 def jobs(
     inspector: Inspector, name: SetName, only: Filter, now: float, pattern: str | None = None
-) -> Sheet:
+) -> Table:
     """Show the entries of a set."""
     entries: Iterable[Entry]
     if pattern is None:
@@ -156,7 +156,7 @@ def jobs(
     score = "died" if name in ("dead", "unreadable") else "due"
     failed = name in ("dead", "retry")
     columns = [Column(score, "right"), *_JOB, *([Column("error", grow=True)] if failed else [])]
-    return Sheet(
+    return Table(
         _TITLES[name],
         columns,
         entries,
@@ -170,7 +170,7 @@ def jobs(
     )
 
 
-def one_job(entry: Entry, state: IterationState | None, now: float) -> Sheet:
+def one_job(entry: Entry, state: IterationState | None, now: float) -> Table:
     """Show all details of one job."""
     facts: list[tuple[str, Cell]] = [
         ("job id", clean(entry.jid or "-")),
@@ -208,10 +208,10 @@ def one_job(entry: Entry, state: IterationState | None, now: float) -> Sheet:
     if entry.problem:
         facts.append(("problem", Styled(clean(entry.problem), "red")))
     facts.append(("payload", clean(entry.text)))
-    return Sheet("Job", [Column("what", style="dim"), Column("", fold=True)], facts, tuple)
+    return Table("Job", [Column("what", style="dim"), Column("", fold=True)], facts, tuple)
 
 
-def one_result(stored: StoredResult, now: float) -> Sheet:
+def one_result(stored: StoredResult, now: float) -> Table:
     """Show the stored result of a job."""
     result = stored.result
     facts: list[tuple[str, Cell]] = [
@@ -228,15 +228,15 @@ def one_result(stored: StoredResult, now: float) -> Sheet:
         facts.append(("value", clean(_spell(result.value))))
     kept = "-" if stored.expires_in is None else duration(stored.expires_in)
     facts.append(("kept for", kept))
-    return Sheet("Result", [Column("what", style="dim"), Column("", fold=True)], facts, tuple)
+    return Table("Result", [Column("what", style="dim"), Column("", fold=True)], facts, tuple)
 
 
-def processes(inspector: Inspector, now: float) -> Sheet:
+def processes(inspector: Inspector, now: float) -> Table:
     """Show the processes."""
     processes = inspector.processes()
     busy = sum(process.busy for process in processes)
     threads = sum(process.concurrency for process in processes)
-    return Sheet(
+    return Table(
         f"{counted(len(processes), 'process')}, {busy} of {counted(threads, 'thread')} busy",
         [
             Column("process", style="cyan", grow=True),
@@ -270,10 +270,10 @@ def processes(inspector: Inspector, now: float) -> Sheet:
     )
 
 
-def works(inspector: Inspector, only: Filter, now: float) -> Sheet:
+def works(inspector: Inspector, only: Filter, now: float) -> Table:
     """Show the jobs in execution."""
     works = [work for work in inspector.works() if only.matches(work.job, now=now)]
-    return Sheet(
+    return Table(
         f"{counted(len(works), 'job')} in execution",
         [
             Column("started", "right"),
@@ -300,7 +300,7 @@ def works(inspector: Inspector, only: Filter, now: float) -> Sheet:
     )
 
 
-def holdings(inspector: Inspector, now: float) -> Sheet:
+def holdings(inspector: Inspector, now: float) -> Table:
     """Show the jobs that processes of the reliable profile hold."""
     holders = inspector.holdings()
     recoveries = inspector.recoveries()
@@ -308,7 +308,7 @@ def holdings(inspector: Inspector, now: float) -> Sheet:
     for holder in holders:
         pairs += ((holder, job) for job in holder.jobs or (None,))
 
-    return Sheet(
+    return Table(
         f"Fetched and unfinished jobs: {sum(holder.size for holder in holders):,}; "
         f"recovered so far {recoveries.recovered:,}, "
         f"outcomes too late {recoveries.lost:,}, "
@@ -338,10 +338,10 @@ def holdings(inspector: Inspector, now: float) -> Sheet:
     )
 
 
-def iterations(inspector: Inspector, jids: tuple[str, ...], now: float) -> Sheet:
+def iterations(inspector: Inspector, jids: tuple[str, ...], now: float) -> Table:
     """Show the progress of iterable jobs."""
     states = inspector.iterations(jids) if jids else inspector.all_iterations()
-    return Sheet(
+    return Table(
         "Iterable jobs",
         [
             Column("job id", style="cyan"),
@@ -369,7 +369,7 @@ def metrics(
     minutes: int | None,
     hours: int | None,
     generation: Generation,
-) -> Sheet:
+) -> Table:
     """Show executions by class, or of one class by duration."""
     exact = class_name is not None and not set("*?[") & set(class_name)
     if class_name is not None and exact:
@@ -400,7 +400,7 @@ def metrics(
         return shown
 
     span = f"{hours} hours" if hours else f"{minutes or 60} minutes"
-    return Sheet(
+    return Table(
         f"Executions in the last {span}; the times are of those that did not fail",
         [
             Column("class", style="cyan"),

@@ -10,7 +10,7 @@ from jobwire.text import counted
 
 __all__ = ["Trouble", "troubles"]
 
-MOST_NAMES = 5
+MAX_NAMES = 5
 OVERDUE_S = 60.0
 
 
@@ -23,7 +23,7 @@ class Trouble(NamedTuple):
 
 def troubles(fleet: Fleet) -> Iterator[Trouble]:
     """Yield each trouble; names in its text are as stored."""
-    yield from (Trouble(problem, "doctor") for problem in fleet.problems[:MOST_NAMES])
+    yield from (Trouble(problem, "doctor") for problem in fleet.problems[:MAX_NAMES])
     if abandoned := [queue.name for queue in fleet.queues if queue.abandoned]:
         yield Trouble(f"No process serves {_listed(abandoned)}.", "queues")
     if paused := [queue.name for queue in fleet.queues if queue.paused and queue.size]:
@@ -37,5 +37,5 @@ def troubles(fleet: Fleet) -> Iterator[Trouble]:
 
 
 def _listed(names: list[str]) -> str:
-    rest = len(names) - MOST_NAMES
-    return ", ".join(names[:MOST_NAMES]) + (f" and {rest:,} others" if rest > 0 else "")
+    rest = len(names) - MAX_NAMES
+    return ", ".join(names[:MAX_NAMES]) + (f" and {rest:,} others" if rest > 0 else "")

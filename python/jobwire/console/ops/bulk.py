@@ -19,12 +19,12 @@ from jobwire.protocol.dead_set import DeadSetLimits
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.wire import Op, command
 
-__all__ = ["Bulk", "BulkAct", "BulkState", "begin", "check_act", "other_act"]
+__all__ = ["Bulk", "BulkAction", "BulkState", "begin", "check_action", "other_act"]
 
-PAGE = 500  # entries of one batch
+BATCH_SIZE = 500  # entries of one batch
 
-BulkAct = Literal["retry", "add_to_queue", "kill", "delete"]
-BULK_ACTS: tuple[BulkAct, ...] = get_args(BulkAct)
+BulkAction = Literal["retry", "add_to_queue", "kill", "delete"]
+BULK_ACTS: tuple[BulkAction, ...] = get_args(BulkAction)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +48,7 @@ class BulkState:
     """
 
     id: str
-    act: BulkAct
+    act: BulkAction
     selection: Selection
     total: int
     seen: int = 0
@@ -84,13 +84,13 @@ class BulkState:
             raise ConfigError(f"state: not one of BulkState.as_dict: {error}") from None
 
 
-def begin(keys: Keys, bulk_id: str, act: BulkAct, selection: Selection) -> Op[BulkState]:
+def begin(keys: Keys, bulk_id: str, act: BulkAction, selection: Selection) -> Op[BulkState]:
     """Return the state before the first batch.
 
     Raises:
-        ConfigError: The act is not possible for this place.
+        ConfigError: The action is not possible for this place.
     """
-    check_act(act, selection.place)
+    check_action(act, selection.place)
     total = yield from place_size(keys, selection.place)
     position = str(total) if selection.place.startswith(QUEUE) else None
     return BulkState(
@@ -103,8 +103,8 @@ def begin(keys: Keys, bulk_id: str, act: BulkAct, selection: Selection) -> Op[Bu
     )
 
 
-def check_act(act: str, place: str) -> BulkAct:
-    """Return an act on many entries, after a check.
+def check_action(act: str, place: str) -> BulkAction:
+    """Return an action on many entries, after a check.
 
     Raises:
         ConfigError: There is no such act, or it is not possible for this place.
@@ -121,7 +121,7 @@ def check_act(act: str, place: str) -> BulkAct:
 
 
 def other_act(state: BulkState, act: str) -> ConfigError:
-    """Return the error for a state that is resumed with another act."""
+    """Return the error for a state that is resumed with another action."""
     return ConfigError(f"resume: this state is of {state.act}, not of {act}")
 
 
@@ -185,7 +185,7 @@ class Bulk:
         key = cast("str", place_key(self.keys, place))
         if self._walk is None:
             start = None if state.position is None else float(state.position)
-            self._walk = SetWalk(key, place, rising=True, page=PAGE, start=start)
+            self._walk = SetWalk(key, place, rising=True, page=BATCH_SIZE, start=start)
         page = yield from self._walk.next()
         page = page[: state.total - state.seen]
         matched = [one for one in page if state.selection.matches(one, now=now)][: self._left]
@@ -224,12 +224,12 @@ class Bulk:
         # Counted from the tail, so that pushes do not move the jobs that are left. Jobs that were
         # fetched from the tail in the meantime make it look at some jobs again, and skip none.
         left = min(whole(state.position), whole(required(length)))
-        first, last = -left, min(PAGE - left, -1)  # one more than a page: the job in front
+        first, last = -left, min(BATCH_SIZE - left, -1)  # one more than a page: the job in front
         payloads: list[bytes] = []
         if left:
             (reply,) = yield from ask([command("LRANGE", key, first, last)])
             payloads = items(reply)
-        page = [entry(payload, state.selection.place) for payload in payloads[:PAGE]]
+        page = [entry(payload, state.selection.place) for payload in payloads[:BATCH_SIZE]]
         page = page[: max(state.total - state.seen, 0)]
         chosen = [
             undo.Removal(one.payload, payloads[index + 1] if index + 1 < len(payloads) else None)

@@ -14,14 +14,14 @@ from typing import Literal
 
 from jobwire.console.ops.bulk import BulkState
 from jobwire.console.ops.operations import Operations
-from jobwire.console.ops.roles import Act
+from jobwire.console.ops.roles import Action
 from jobwire.errors import ConfigError, JobwireError
 
 __all__ = ["AT_A_TIME", "Change", "Changes", "Progress", "Work", "batches", "restoring"]
 
 AT_A_TIME = 4
-MOST_WAITING = 100
-MOST_ENDED = 200  # that are kept in memory
+MAX_WAITING = 100
+MAX_ENDED = 200  # that are kept in memory
 STOP_GRACE_S = 10.0  # for the batches that are under way
 
 Status = Literal["waiting", "running", "stopping", "ended"]
@@ -62,7 +62,7 @@ class Change:
 
     Args:
         id: Its name, such as in the address of its page.
-        act: Name of the act, for the role that may stop it.
+        act: Name of the action, for the role that may stop it.
         target: The place and the conditions, in words.
         person: The person that started it.
         work: Does the work. It calls `report` after each batch.
@@ -79,7 +79,7 @@ class Change:
         self,
         *,
         id: str,
-        act: Act,
+        act: Action,
         target: str,
         person: str,
         work: Work,
@@ -256,8 +256,8 @@ class Changes:
         with self._lock:
             if self._closed:
                 raise ConfigError("this program ends; start the change again in a moment")
-            if len(self._waiting) >= MOST_WAITING:
-                raise ConfigError(f"{MOST_WAITING} changes wait already; start it again later")
+            if len(self._waiting) >= MAX_WAITING:
+                raise ConfigError(f"{MAX_WAITING} changes wait already; start it again later")
             same = self._changes.get(change.id)
             if same is not None and not same.ended:
                 raise ConfigError(f"the change {change.id} is at work")
@@ -265,7 +265,7 @@ class Changes:
             self._changes.move_to_end(change.id)
             self._waiting.append(change)
             ended = [name for name, known in self._changes.items() if known.ended]
-            for name in ended[: max(len(ended) - MOST_ENDED, 0)]:
+            for name in ended[: max(len(ended) - MAX_ENDED, 0)]:
                 del self._changes[name]
             if len(self._threads) < AT_A_TIME:
                 if not self._threads:

@@ -21,7 +21,7 @@ __all__ = ["Finding", "Limits", "Severity", "examine"]
 Severity = Literal["error", "warning", "note"]
 """`error`: jobs are lost or do not run. `warning`: they may. `note`: worth knowing."""
 
-MOST_NAMES = 5
+MAX_NAMES = 5
 SILENT_S = 2.5 * BEAT_INTERVAL_S
 
 
@@ -265,7 +265,7 @@ def _processes(survey: Survey) -> Iterator[Finding]:
             f"{_are(missing)} still registered: {_list(missing)}.",
             "nothing, if they were killed: the next process that starts forgets them; one that "
             "still runs hangs, and its log says which part is stuck: end it and start it again",
-            {"identities": missing[:MOST_NAMES]},
+            {"identities": missing[:MAX_NAMES]},
         )
     silent = [
         process.identity
@@ -280,7 +280,7 @@ def _processes(survey: Survey) -> Iterator[Finding]:
             f"{_list(silent)}.",
             f"look at their logs: one that hangs says which part is stuck, and other workers take "
             f"its jobs {LEASE_S} s after its last heartbeat; end it and start it again",
-            {"identities": silent[:MOST_NAMES]},
+            {"identities": silent[:MAX_NAMES]},
         )
     versions: dict[str, int] = {}
     for process in survey.processes:
@@ -293,7 +293,7 @@ def _processes(survey: Survey) -> Iterator[Finding]:
             "note",
             f"Processes of several versions run: {_list(sorted(versions))}.",
             "finish the deployment, if this is not intended",
-            {version: versions[version] for version in sorted(versions)[:MOST_NAMES]},
+            {version: versions[version] for version in sorted(versions)[:MAX_NAMES]},
         )
     generations = {
         times.detect([process.info])
@@ -307,7 +307,7 @@ def _processes(survey: Survey) -> Iterator[Finding]:
             "Processes of Sidekiq 7 or older and of Sidekiq 8 or newer share this Redis; the older "
             "ones misread the times that the newer ones write.",
             "upgrade the older ones; jobwire writes the older form until then",
-            {"versions": sorted(versions)[:MOST_NAMES]},
+            {"versions": sorted(versions)[:MAX_NAMES]},
         )
     broken = [process.identity for process in survey.processes if process.problem]
     if broken:
@@ -316,7 +316,7 @@ def _processes(survey: Survey) -> Iterator[Finding]:
             "warning",
             f"The heartbeat of {counted(len(broken), 'process')} cannot be read: {_list(broken)}.",
             "find the program that writes it",
-            {"identities": broken[:MOST_NAMES]},
+            {"identities": broken[:MAX_NAMES]},
         )
 
 
@@ -335,7 +335,7 @@ def _held(survey: Survey) -> Iterator[Finding]:
             "nothing: a worker of jobwire returns them within seconds"
             if lives
             else "start a worker of jobwire; Sidekiq's workers do not return held jobs",
-            {"jobs": jobs, "identities": [text(one.identity) for one in dead[:MOST_NAMES]]},
+            {"jobs": jobs, "identities": [text(one.identity) for one in dead[:MAX_NAMES]]},
         )
     unnamed = [one for one in survey.private if not one.named]
     if unnamed:
@@ -345,7 +345,7 @@ def _held(survey: Survey) -> Iterator[Finding]:
             f"{counted(len(unnamed), 'private hash')} {_are(unnamed)} missing in the set of "
             f"owners, so no recovery looks there: {_list([one.identity for one in unnamed])}.",
             "start or restart a worker of jobwire, which names the owners again",
-            {"identities": [text(one.identity) for one in unnamed[:MOST_NAMES]]},
+            {"identities": [text(one.identity) for one in unnamed[:MAX_NAMES]]},
         )
 
 
@@ -396,7 +396,7 @@ def _queues(survey: Survey, limits: Limits) -> Iterator[Finding]:
             f"{counted(len(survey.unregistered), 'queue')} with jobs {_are(survey.unregistered)} "
             f"missing in the set of queues: {_list(survey.unregistered)}.",
             "SADD queues NAME, and correct the producer, which must register its queue",
-            {"queues": [text(name) for name in survey.unregistered[:MOST_NAMES]]},
+            {"queues": [text(name) for name in survey.unregistered[:MAX_NAMES]]},
         )
     if survey.scanned < survey.keys and survey.scanned:
         yield Finding(
@@ -497,10 +497,10 @@ def _shown(name: str) -> str:
 
 
 def _list(names: Sequence[str]) -> str:
-    shown = ", ".join(_shown(name) for name in names[:MOST_NAMES])
-    more = len(names) - MOST_NAMES
+    shown = ", ".join(_shown(name) for name in names[:MAX_NAMES])
+    more = len(names) - MAX_NAMES
     return f"{shown} and {more} more" if more > 0 else shown
 
 
 def _first(values: Mapping[str, Any]) -> dict[str, Any]:
-    return {text(key): values[key] for key in list(values)[:MOST_NAMES]}
+    return {text(key): values[key] for key in list(values)[:MAX_NAMES]}

@@ -19,9 +19,9 @@ from jobwire.protocol.wire import Arg, Batch, Command, ErrorReply, Op, command
 
 __all__ = ["PlaceSize", "PrivateHash", "Survey", "collect", "info_fields", "server_time"]
 
-MOST_KEYS = 200_000  # of the database, that are looked at
+MAX_KEYS = 200_000  # of the database, that are looked at
 KEYS_PER_SCAN = 1000
-MOST_MEASURED = 200  # places whose memory is estimated
+MAX_MEASURED = 200  # places whose memory is estimated
 SAMPLES = 5  # entries of a place that the server measures for its estimate
 SETTINGS = ("save", "appendonly", "appendfsync", "maxmemory-policy")
 
@@ -124,7 +124,7 @@ class _Found:
 
 
 def collect(
-    keys: Keys, *, clock_ahead: float, latency: float, most_keys: int = MOST_KEYS
+    keys: Keys, *, clock_ahead: float, latency: float, most_keys: int = MAX_KEYS
 ) -> Op[Survey]:
     """Return the facts.
 
@@ -296,7 +296,7 @@ def _wrong_types(
 
 def _sizes(keys: Keys, entries: Mapping[str, int], refused: dict[str, str]) -> Op[list[PlaceSize]]:
     largest = sorted((place for place in entries if entries[place]), key=lambda one: -entries[one])
-    measured = largest[:MOST_MEASURED]
+    measured = largest[:MAX_MEASURED]
     stored = [
         keys.queue(place.removeprefix("queue:"))
         if place.startswith("queue:")

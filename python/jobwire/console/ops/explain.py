@@ -21,7 +21,7 @@ FEWEST_POLL_S = 30.0
 SILENT_S = 2.5 * BEAT_INTERVAL_S  # without a beat, a process is probably dead
 LOW_SHARE = 0.2
 USUAL_RETRIES = 25  # [RETRY-5]
-MOST_NAMES = 3
+MAX_NAMES = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -454,6 +454,6 @@ def _named(processes: Sequence[ProcessInfo]) -> str:
 def _list(names: Sequence[str]) -> str:
     """Return a few names and the number of the others."""
     distinct = [visible(text(name)) for name in dict.fromkeys(names)]
-    shown = ", ".join(distinct[:MOST_NAMES])
-    more = len(distinct) - MOST_NAMES
+    shown = ", ".join(distinct[:MAX_NAMES])
+    more = len(distinct) - MAX_NAMES
     return f"{shown} and {more} more" if more > 0 else shown

@@ -23,9 +23,9 @@ from jobwire.protocol.wire import Op, command
 __all__ = ["FailureGroup", "FailureGroups", "FailureSet", "Grouping", "read"]
 
 FailureSet = Literal["retry", "dead"]
-PAGE = 500  # entries of one round trip
-MOST_GROUPS = 1000
-MOST_SAMPLES = 3
+BATCH_SIZE = 500  # entries of one round trip
+MAX_GROUPS = 1000
+MAX_SAMPLES = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ class Grouping:
         most: Number of groups to keep, at least 1.
     """
 
-    def __init__(self, most: int = MOST_GROUPS) -> None:
+    def __init__(self, most: int = MAX_GROUPS) -> None:
         if most < 1:
             raise ConfigError(f"most: {most} is less than 1")
         self._most = most
@@ -122,7 +122,7 @@ class Grouping:
             first, last = _times(one)
             group.first = _lower(group.first, first)
             group.last = _higher(group.last, last)
-            if one.jid is not None and len(group.jids) < MOST_SAMPLES:
+            if one.jid is not None and len(group.jids) < MAX_SAMPLES:
                 group.jids.append(one.jid)
         if len(self._groups) > 2 * self._most:
             self._shrink()
@@ -159,7 +159,7 @@ def read(
     now: float,
     only: Filter | None = None,
     examine: int | None = None,
-    most: int = MOST_GROUPS,
+    most: int = MAX_GROUPS,
     progress: Callable[[int, int], None] | None = None,
 ) -> Op[FailureGroups]:
     """Read sets page by page, those with the highest score first, and return the groups.
@@ -187,7 +187,7 @@ def read(
     limits = [total if examine is None else min(total, examine) for total in totals]
     seen = 0
     for place, limit in zip(places, limits, strict=True):
-        walk = SetWalk(set_key(keys, place), place, page=PAGE)
+        walk = SetWalk(set_key(keys, place), place, page=BATCH_SIZE)
         left = limit
         while left > 0 and (page := (yield from walk.next())):
             page = page[:left]

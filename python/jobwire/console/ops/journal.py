@@ -1,7 +1,7 @@
 """The journal: a stream of the changes that people made, without arguments of jobs. [KEY-5]
 
-The entry of an act is written before the act. It is removed if the act changed nothing. So each
-change has an entry, also if the program ends in between.
+The entry of an action is written before the action. It is removed if the action changed nothing. So
+each change has an entry, also if the program ends in between.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from jobwire.console.ops.roles import Act
+from jobwire.console.ops.roles import Action
 from jobwire.inspect.reading import items, text, whole
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.wire import Arg, Command, Op, command
 
 __all__ = [
-    "MOST_ENTRIES",
+    "MAX_ENTRIES",
     "JournalEntry",
     "State",
     "joined",
@@ -27,8 +27,8 @@ __all__ = [
     "write",
 ]
 
-MOST_ENTRIES = 100_000
-MOST_TEXT = 200  # characters of one field
+MAX_ENTRIES = 100_000
+MAX_FIELD_CHARS = 200  # characters of one field
 
 State = Literal["done", "begun", "ended"]
 """Of one step: `done`. Of many steps: `begun` at the start, and `ended` with the number."""
@@ -36,17 +36,17 @@ State = Literal["done", "begun", "ended"]
 
 @dataclass(frozen=True, slots=True)
 class JournalEntry:
-    """One act of a person.
+    """One action of a person.
 
     Attributes:
         id: Id in the stream, such as `1795192067250-0`.
         at: Epoch seconds by the clock of the server.
         person: Name of the person, as the program gave it.
-        act: Name of the act, such as `delete`.
+        act: Name of the action, such as `delete`.
         target: A job id with its place, a place with a filter, a queue, or a process.
         count: Number of entries that changed; at the start of many steps, the number examined.
         state: `done`, `begun` or `ended`.
-        job: Id that the entries of one act of many steps share, or "".
+        job: Id that the entries of one action of many steps share, or "".
         undo: Id with which a deletion can be undone, or "".
     """
 
@@ -67,7 +67,7 @@ class JournalEntry:
 
 
 def joined(entries: Sequence[JournalEntry]) -> list[JournalEntry]:
-    """Return entries, newest first, with one for each act of many steps: its end, if it has one."""
+    """Return entries, newest first, with one per action of many steps: its end, if it has one."""
     kept = []
     ended: set[tuple[str, str, str]] = set()
     for entry in entries:
@@ -85,7 +85,7 @@ def noted(
     keys: Keys,
     *,
     person: str,
-    act: Act,
+    act: Action,
     target: str,
     count: int,
     state: State = "done",
@@ -102,21 +102,21 @@ def noted(
     }
     fields |= {name: storable(id_) for name, id_ in (("job", job), ("undo", undo)) if id_}
     words = (word for pair in fields.items() for word in pair)
-    return command("XADD", keys.journal, "MAXLEN", "~", MOST_ENTRIES, "*", *words)
+    return command("XADD", keys.journal, "MAXLEN", "~", MAX_ENTRIES, "*", *words)
 
 
 def write(keys: Keys, **fields: Any) -> Op[bytes]:
     """Write an entry and return its id; see `noted` for the fields.
 
     Raises:
-        RedisRefused: The journal cannot be written, so the act must not happen.
+        RedisRefused: The journal cannot be written, so the action must not happen.
     """
     written: bytes = yield noted(keys, **fields)
     return written
 
 
 def withdraw(keys: Keys, written: bytes) -> Op[None]:
-    """Remove the entry of an act that changed nothing."""
+    """Remove the entry of an action that changed nothing."""
     yield command("XDEL", keys.journal, written)
 
 
@@ -139,7 +139,9 @@ def read(keys: Keys, *, limit: int, before: str | None = None) -> Op[list[Journa
 def storable(value: str) -> str:
     """Return a text that fits into a field and that every client can send."""
     encodable = value.encode("utf-8", "replace").decode("utf-8")
-    return encodable if len(encodable) <= MOST_TEXT else encodable[: MOST_TEXT - 1] + "…"
+    return (
+        encodable if len(encodable) <= MAX_FIELD_CHARS else encodable[: MAX_FIELD_CHARS - 1] + "…"
+    )
 
 
 def _entry(stored: Any) -> JournalEntry:

@@ -25,9 +25,9 @@ from jobwire.protocol.wire import ErrorReply, Op, command
 
 __all__ = ["JobFacts", "QueueFacts", "Whereabouts", "collect"]
 
-PAGE = 1000  # entries of one round trip
+BATCH_SIZE = 1000  # entries of one round trip
 AT_ONCE = 5000  # jobs of one round trip to several queues
-MOST_IN_A_QUEUE = 100_000  # jobs of each queue that are examined
+MAX_EXAMINED_JOBS = 100_000  # jobs of each queue that are examined
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ def collect(
     jid: str,
     *,
     now: float,
-    examine: int = MOST_IN_A_QUEUE,
+    examine: int = MAX_EXAMINED_JOBS,
     in_sets: int | None = None,
     in_queues: int | None = None,
     known: Whereabouts | None = None,
@@ -174,7 +174,7 @@ def _in_sets(keys: Keys, jid: str, most: int | None, cut: list[str]) -> Op[list[
             if not page:
                 cut.append(place)
             continue
-        one = yield from find_in_set(keys, place, jid, page=PAGE)
+        one = yield from find_in_set(keys, place, jid, page=BATCH_SIZE)
         if one is not None:
             places.append(Whereabouts(place, one, queue=one.queue))
     return places
@@ -183,8 +183,10 @@ def _in_sets(keys: Keys, jid: str, most: int | None, cut: list[str]) -> Op[list[
 def _examined(keys: Keys, place: SetName, jid: str, most: int) -> Op[list[Entry]]:
     """Return the entries of a set with a job id, among those with the highest scores."""
     found = []
-    for start in range(0, most, PAGE):
-        step = command("ZRANGE", set_key(keys, place), start, start + PAGE - 1, "REV", "WITHSCORES")
+    for start in range(0, most, BATCH_SIZE):
+        step = command(
+            "ZRANGE", set_key(keys, place), start, start + BATCH_SIZE - 1, "REV", "WITHSCORES"
+        )
         (reply,) = yield from ask([step])
         flat = items(reply)
         for payload, at in zip(flat[::2], flat[1::2], strict=True):
@@ -207,7 +209,7 @@ def _in_queues(
 ) -> Op[list[Whereabouts]]:
     """Return the first job of each queue with this id, searched from the tail."""
     places = []
-    step = min(PAGE, examine)
+    step = min(BATCH_SIZE, examine)
     together = max(AT_ONCE // step, 1)
     for start in range(0, len(queues), together):
         ahead = 0
@@ -249,7 +251,7 @@ def _held(keys: Keys, identities: Sequence[str], jid: str) -> Op[list[Whereabout
     while cursors:
         replies = yield from ask(
             [
-                command("HSCAN", raw(keys.private(identity)), cursor, "COUNT", PAGE)
+                command("HSCAN", raw(keys.private(identity)), cursor, "COUNT", BATCH_SIZE)
                 for identity, cursor in cursors.items()
             ]
         )

@@ -25,7 +25,7 @@ from jobwire.console.ops import (
     selection,
     undo,
 )
-from jobwire.console.ops.bulk import Bulk, BulkAct, BulkState
+from jobwire.console.ops.bulk import Bulk, BulkAction, BulkState
 from jobwire.console.ops.doctor import Finding, Limits
 from jobwire.console.ops.explain import Explanation
 from jobwire.console.ops.groups import FailureGroups, FailureSet
@@ -34,7 +34,7 @@ from jobwire.console.ops.locate import Whereabouts
 from jobwire.console.ops.paging import HeldPage, PlacePage, RunningPage
 from jobwire.console.ops.periodic import PeriodicOperations
 from jobwire.console.ops.results import StoredResult
-from jobwire.console.ops.roles import Act, Role
+from jobwire.console.ops.roles import Action, Role
 from jobwire.console.ops.selection import Preview, Selection
 from jobwire.console.ops.undo import Deleted, Undone, UndoRecord
 from jobwire.errors import ConfigError, JobwireError, NoReply
@@ -60,14 +60,14 @@ class Operations:
             for progress in operations.bulk("retry", Selection(place="dead")):
                 print(progress.seen, progress.total)
 
-    Every act is checked against the role and written to the journal. Deletions can be undone for 24
-    hours. `inspector` has further methods that read; its methods that write do not check the role,
-    and leave no trace in the journal.
+    Every action is checked against the role and written to the journal. Deletions can be undone for
+    24 hours. `inspector` has further methods that read; its methods that write do not check the
+    role, and leave no trace in the journal.
 
     All methods block. An asyncio program calls them in a thread, as with `asyncio.to_thread`.
 
-    Every method raises `RedisTrouble` if Redis cannot be used, and every act `NotPermitted` if the
-    role does not allow it.
+    Every method raises `RedisTrouble` if Redis cannot be used, and every action `NotPermitted` if
+    the role does not allow it.
 
     Args:
         url: Where Redis is; by default found as for `Client`.
@@ -108,12 +108,12 @@ class Operations:
         other.person, other.role = person, roles.check_role(role)
         return other
 
-    def permits(self, act: Act) -> bool:
-        """Return True if the role allows an act."""
+    def permits(self, act: Action) -> bool:
+        """Return True if the role allows an action."""
         return roles.permits(self.role, act)
 
-    def require_bulk(self, act: BulkAct, chosen: Selection | None) -> None:
-        """Check that the role allows an act on a selection; see `bulk`.
+    def require_bulk(self, act: BulkAction, chosen: Selection | None) -> None:
+        """Check that the role allows an action on a selection; see `bulk`.
 
         To delete or kill all entries of a place needs the role of `clear`.
         """
@@ -128,7 +128,7 @@ class Operations:
         *,
         only: Filter | None = None,
         examine: int | None = None,
-        most: int = groups.MOST_GROUPS,
+        most: int = groups.MAX_GROUPS,
         progress: Callable[[int, int], None] | None = None,
     ) -> FailureGroups:
         """Return the failures of the retry set and the dead set, grouped by their cause.
@@ -156,7 +156,7 @@ class Operations:
         self,
         jid: str,
         *,
-        examine: int = locate.MOST_IN_A_QUEUE,
+        examine: int = locate.MAX_EXAMINED_JOBS,
         in_sets: int | None = None,
         in_queues: int | None = None,
         known: Whereabouts | None = None,
@@ -271,7 +271,7 @@ class Operations:
         return doctor.examine(self._keys, facts, limits, wait_replicas=wait_replicas)
 
     def journal(self, *, limit: int = 100, before: str | None = None) -> list[JournalEntry]:
-        """Return the acts of people, newest first.
+        """Return the actions of people, newest first.
 
         Args:
             limit: Maximum number of entries.
@@ -313,7 +313,7 @@ class Operations:
             )
         )
 
-    # -- acts on one entry
+    # -- actions on one entry
 
     def retry(self, entry: Entry) -> bool:
         """Push an entry to its queue now, and give the attempt back; see `Inspector.retry`."""
@@ -341,10 +341,10 @@ class Operations:
         selection.check_place(entry.place)
         return self._delete("delete", _target(entry), self._removed(entry))
 
-    # -- acts on many entries
+    # -- actions on many entries
 
     def bulk(
-        self, act: BulkAct, chosen: Selection | None = None, *, resume: BulkState | None = None
+        self, act: BulkAction, chosen: Selection | None = None, *, resume: BulkState | None = None
     ) -> Generator[BulkState, None, None]:
         """Change all entries of a selection, and yield the state after each batch.
 
@@ -358,7 +358,8 @@ class Operations:
             resume: A state of an earlier call.
 
         Raises:
-            ConfigError: The act is not possible for this place, or differs from that of `resume`;
+            ConfigError: The action is not possible for this place, or differs from that of
+            `resume`;
                 or neither a selection nor a state is given.
         """
         self.require_bulk(act, chosen if resume is None else resume.selection)
@@ -407,7 +408,7 @@ class Operations:
         self._write("undo", f"{undone.place} {undo_id}", undone.restored, state="ended")
         return undone
 
-    # -- acts on queues, processes and others
+    # -- actions on queues, processes and others
 
     def pause(self, queue: str) -> bool:
         """Tell jobwire's workers to leave a queue alone; see `Inspector.pause`."""
@@ -483,11 +484,11 @@ class Operations:
         server_time = doctor_facts.server_time(reply)
         return middle - server_time if server_time else 0.0
 
-    def _write(self, act: Act, target: str, count: int, **more: str) -> bytes:
+    def _write(self, act: Action, target: str, count: int, **more: str) -> bytes:
         fields = {"person": self.person, "act": act, "target": target, "count": count}
         return self._run(journal.write(self._keys, **fields, **more))
 
-    def _note(self, act: Act, state: BulkState, when: str, count: int) -> None:
+    def _note(self, act: Action, state: BulkState, when: str, count: int) -> None:
         self._write(
             *(act, state.selection.describe(), count),
             state=when,
@@ -495,8 +496,8 @@ class Operations:
             undo=state.id if act == "delete" else "",
         )
 
-    def _act(self, act: Act, target: str, change: Callable[[], T]) -> T:
-        """Do an act of one step; its entry of the journal stays only if the result is true."""
+    def _act(self, act: Action, target: str, change: Callable[[], T]) -> T:
+        """Do an action of one step; its entry of the journal stays only if the result is true."""
         roles.require(self.role, act)
         entry = self._write(act, target, 1)
         with self._withdrawn_if_refused(entry):
@@ -505,7 +506,7 @@ class Operations:
             self._run(journal.withdraw(self._keys, entry))
         return changed
 
-    def _signal(self, act: Act, identity: str, send: Callable[[str], None]) -> None:
+    def _signal(self, act: Action, identity: str, send: Callable[[str], None]) -> None:
         def sent() -> bool:
             send(identity)
             return True
@@ -522,7 +523,7 @@ class Operations:
             self._keys, key, entry.place, name, 0, members, person=self.person, now=now
         )
 
-    def _delete(self, act: Act, target: str, removal: tuple[str, Op[int]]) -> Deleted:
+    def _delete(self, act: Action, target: str, removal: tuple[str, Op[int]]) -> Deleted:
         name, op = removal
         entry = self._write(act, target, 0, state="begun", undo=name)
         with self._withdrawn_if_refused(entry):

@@ -1,4 +1,4 @@
-"""Acts of a person on periodic jobs, with the journal."""
+"""Actions of a person on periodic jobs, with the journal."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 from jobwire.application.producer import new_jid
-from jobwire.console.ops.roles import Act
+from jobwire.console.ops.roles import Action
 from jobwire.inspect.periodic import PeriodicJob, described, migrate, next_ticks, run_now
 from jobwire.periodic.schedule import Difference, load, set_enabled
 from jobwire.protocol import periodic
@@ -27,9 +27,9 @@ class Run(Protocol):
 
 
 class Noted(Protocol):
-    """Does an act after a check of the role, and keeps it in the journal if its result is true."""
+    """Checks the role, does an action, and keeps it in the journal if its result is true."""
 
-    def __call__(self, act: Act, target: str, change: Callable[[], T]) -> T:
+    def __call__(self, act: Action, target: str, change: Callable[[], T]) -> T:
         """Return what `change` returns."""
 
 
@@ -40,7 +40,7 @@ class PeriodicOperations:
         keys: Key names.
         namespace: Namespace of the entries in sidekiq-cron 2.
         run: Runs an operation.
-        noted: Does an act.
+        noted: Does an action.
         clock: Returns epoch seconds.
     """
 
@@ -122,6 +122,6 @@ class PeriodicOperations:
         op = migrate(self._keys, self._namespace)
         return self._noted("migrate_periodic", self._namespace, lambda: self._run(op))
 
-    def _switch(self, act: Act, job: PeriodicJob, *, enabled: bool) -> bool | None:
+    def _switch(self, act: Action, job: PeriodicJob, *, enabled: bool) -> bool | None:
         op = set_enabled(self._keys, job.entry, enabled=enabled)
         return self._noted(act, job.entry.name, lambda: self._run(op))

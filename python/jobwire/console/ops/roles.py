@@ -1,4 +1,4 @@
-"""The acts of people, and the lowest role that allows each of them."""
+"""The actions of people, and the lowest role that allows each of them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from jobwire.errors import ConfigError, NotPermitted
 __all__ = [
     "LOWEST_ROLE",
     "ROLES",
-    "Act",
+    "Action",
     "Role",
     "check_role",
     "permits",
@@ -22,7 +22,7 @@ __all__ = [
 Role = Literal["viewer", "operator", "admin"]
 """`viewer` reads, `operator` acts on jobs and queues, `admin` may also lose work."""
 
-Act = Literal[
+Action = Literal[
     "retry",
     "add_to_queue",
     "kill",
@@ -47,7 +47,7 @@ Act = Literal[
 
 ROLES: tuple[Role, ...] = get_args(Role)  # the lowest first
 
-LOWEST_ROLE: Mapping[Act, Role] = MappingProxyType(
+LOWEST_ROLE: Mapping[Action, Role] = MappingProxyType(
     {
         "retry": "operator",
         "add_to_queue": "operator",
@@ -73,9 +73,9 @@ LOWEST_ROLE: Mapping[Act, Role] = MappingProxyType(
 )
 
 
-# Acts that may lose every job of a place, if no filter spares some: the dead set keeps a limited
+# Actions that may lose every job of a place, if no filter spares some: the dead set keeps a limited
 # number, so a kill removes the older ones for good.
-_EMPTYING: tuple[Act, ...] = ("delete", "kill")
+_EMPTYING: tuple[Action, ...] = ("delete", "kill")
 
 
 def check_role(role: str) -> Role:
@@ -90,13 +90,13 @@ def check_role(role: str) -> Role:
     raise ConfigError(f"role: {role!r} is not one of {', '.join(ROLES)}")
 
 
-def permits(role: Role, act: Act) -> bool:
-    """Return True if a role allows an act."""
+def permits(role: Role, act: Action) -> bool:
+    """Return True if a role allows an action."""
     return ROLES.index(role) >= ROLES.index(LOWEST_ROLE[act])
 
 
-def require(role: Role, act: Act) -> None:
-    """Check that a role allows an act.
+def require(role: Role, act: Action) -> None:
+    """Check that a role allows an action.
 
     Raises:
         NotPermitted: The role does not allow it.
@@ -105,8 +105,8 @@ def require(role: Role, act: Act) -> None:
         raise NotPermitted(act, role, LOWEST_ROLE[act])
 
 
-def require_for_all(role: Role, act: Act) -> None:
-    """Check that a role allows an act on all entries of a place, without a filter.
+def require_for_all(role: Role, act: Action) -> None:
+    """Check that a role allows an action on all entries of a place, without a filter.
 
     Raises:
         NotPermitted: The role does not allow it.

@@ -19,9 +19,9 @@ from jobwire.protocol.wire import Arg, Op, command
 __all__ = ["Preview", "Selection", "check_place", "place_key", "place_size", "preview"]
 
 SETS: tuple[SetName, ...] = ("schedule", "retry", "dead", "unreadable")
-PAGE = 500  # entries of one round trip
+BATCH_SIZE = 500  # entries of one round trip
 SAMPLE = 10
-FIRST_PAGE = 10  # entries of the first round trip, if the time is limited
+FIRST_BATCH_SIZE = 10  # entries of the first round trip, if the time is limited
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,7 +163,7 @@ def preview(
     """
     total = yield from place_size(keys, selection.place)
     limit = total if examine is None else min(total, examine)
-    size = FIRST_PAGE if enough or selection.everything else PAGE
+    size = FIRST_BATCH_SIZE if enough or selection.everything else BATCH_SIZE
     walk: Walk
     if selection.place.startswith(QUEUE):
         walk = ListWalk(keys, selection.place.removeprefix(QUEUE), page=size)
@@ -188,5 +188,5 @@ def preview(
             return Preview(total, total, total, sample)
         if enough and enough():
             break
-        walk.page = min(2 * walk.page, PAGE)
+        walk.page = min(2 * walk.page, BATCH_SIZE)
     return Preview(total, seen, matched, sample)

@@ -11,8 +11,8 @@ from jobwire.inspect.entry import Entry
 
 __all__ = ["Signature", "application_frame", "general_message", "signature"]
 
-LONGEST = 500  # characters of a message that count
-MOST_LINES = 200  # lines of a backtrace in which a frame of the application is looked for
+MAX_CHARS = 500  # characters of a message that count
+MAX_LINES = 200  # lines of a backtrace in which a frame of the application is looked for
 
 # Each pattern matches in linear time, and the text is short: a message can be hostile. [SEC-4]
 _QUOTED = re.compile(
@@ -63,8 +63,8 @@ def signature(one: Entry) -> Signature:
 
 def general_message(message: str) -> str:
     """Return a message without numbers, ids, hex digits and quoted values, as one line."""
-    short = " ".join(message[:LONGEST].split())
-    if message[LONGEST:]:
+    short = " ".join(message[:MAX_CHARS].split())
+    if message[MAX_CHARS:]:
         # A quote that is cut in two would not be found.
         short = re.sub(r"[\"'`\u201c\u2018\u00ab][^\"'`\u201c\u2018\u00ab]*$", "…", short) + "…"
     short = _QUOTED.sub("…", short)
@@ -79,10 +79,10 @@ def application_frame(backtrace: Sequence[str]) -> str:
     If all lines belong to libraries, the innermost line counts. Numbers in the path of the file,
     such as the date of a release, count as equal.
     """
-    lines = backtrace[:MOST_LINES]
+    lines = backtrace[:MAX_LINES]
     own = next((line for line in lines if not any(part in line for part in _FOREIGN)), None)
     line = next(iter(lines), "") if own is None else own
-    short = line[:LONGEST].strip()
+    short = line[:MAX_CHARS].strip()
     match = _FRAME.match(short)
     if match is None:
         return _NUMBER.sub("N", short)

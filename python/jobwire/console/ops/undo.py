@@ -43,7 +43,7 @@ __all__ = [
 
 KEPT_S = 24 * 3600
 LOCK_S = 60
-PAGE = 500  # entries of one step
+BATCH_SIZE = 500  # entries of one step
 
 Form = Literal["set", "jobs", "whole"]
 
@@ -412,10 +412,10 @@ class _Restoring:
         yield from _exists(self._key, "list")
         while True:
             move = command("LMOVE", part, self._key, "LEFT", "RIGHT")
-            replies = yield Batch([move] * PAGE, atomic=True)
+            replies = yield Batch([move] * BATCH_SIZE, atomic=True)
             count = sum(reply is not None for reply in replies)
             yield self._report(count)
-            if count < PAGE:
+            if count < BATCH_SIZE:
                 return
 
     def members(self) -> Op[None]:
@@ -426,7 +426,7 @@ class _Restoring:
     def _set_part(self, part: bytes) -> Op[None]:
         yield from _exists(self._key, "zset")
         while True:
-            flat = yield command("ZRANGE", part, 0, PAGE - 1, "WITHSCORES")
+            flat = yield command("ZRANGE", part, 0, BATCH_SIZE - 1, "WITHSCORES")
             members, scores = flat[::2], flat[1::2]
             if not members:
                 return
@@ -447,8 +447,8 @@ class _Restoring:
             flat = yield command("HGETALL", stored)
             fields: dict[bytes, bytes] = dict(zip(flat[::2], flat[1::2], strict=True))
             numbers = sorted((int(field) for field in fields if field.isdigit()), reverse=True)
-            for start in range(0, len(numbers), PAGE):
-                page = numbers[start : start + PAGE]
+            for start in range(0, len(numbers), BATCH_SIZE):
+                page = numbers[start : start + BATCH_SIZE]
                 behind = yield from self._job_page(stored, fields, page, behind)
                 if part >= self._record.settled:
                     self.unsure += len(page)

@@ -1,5 +1,5 @@
 """The page in a terminal: `jobwire top`.
 
-Queues, jobs and processes in a terminal, with the same acts as the web page. Needs textual, the
+Queues, jobs and processes in a terminal, with the same actions as the web page. Needs textual, the
 extra `jobwire[tui]`.
 """

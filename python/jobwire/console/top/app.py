@@ -15,7 +15,8 @@ from textual.app import App
 from textual.binding import Binding, BindingType
 
 from jobwire.console.ops.operations import Operations
-from jobwire.console.top.desk import Desk
+from jobwire.console.top.context import ScreenContext
+from jobwire.console.top.data_screen import TABS, DataScreen
 from jobwire.console.top.dialogs import ReadText
 from jobwire.console.top.screens.busy import Busy
 from jobwire.console.top.screens.changes import ChangeList
@@ -27,21 +28,20 @@ from jobwire.console.top.screens.overview import Overview
 from jobwire.console.top.screens.periodic import Periodic
 from jobwire.console.top.screens.queues import Queues
 from jobwire.console.top.screens.search import Search
-from jobwire.console.top.section import TABS, Section
-from jobwire.console.top.texts import Cell, Part
+from jobwire.console.top.styled_text import Cell, Part
 from jobwire.console.top.threads import wait_for_threads
 
 __all__ = ["TopApp"]
 
 CLOSE_S = 1.0  # longer if Redis is unreachable
-MAKERS: dict[str, Callable[[Desk], Section[Any]]] = {
+MAKERS: dict[str, Callable[[ScreenContext], DataScreen[Any]]] = {
     "overview": Overview,
     "queues": Queues,
     "busy": Busy,
-    "retries": lambda desk: Entries(desk, "retries", "retry"),
-    "scheduled": lambda desk: Entries(desk, "scheduled", "schedule"),
-    "dead": lambda desk: Entries(desk, "dead", "dead"),
-    "unreadable": lambda desk: Entries(desk, "unreadable", "unreadable"),
+    "retries": lambda context: Entries(context, "retries", "retry"),
+    "scheduled": lambda context: Entries(context, "scheduled", "schedule"),
+    "dead": lambda context: Entries(context, "dead", "dead"),
+    "unreadable": lambda context: Entries(context, "unreadable", "unreadable"),
     "failures": Failures,
     "search": Search,
     "periodic": Periodic,
@@ -87,9 +87,9 @@ class TopApp(App[None]):
         super().__init__(ansi_color=True if colourless else None)
         if colourless:
             self.theme = "ansi-dark"
-        self.desk = Desk(operations=operations, address=address, interval=interval)
+        self.context = ScreenContext(operations=operations, address=address, interval=interval)
         for name, make in MAKERS.items():
-            self.add_mode(name, _maker(make, self.desk))
+            self.add_mode(name, _maker(make, self.context))
 
     async def on_mount(self) -> None:
         """Begin with the overview."""
@@ -106,27 +106,31 @@ class TopApp(App[None]):
 
     def close(self) -> None:
         """Stop the changes after their batch, and wait a moment for reads that are under way."""
-        self.desk.changes.close()
+        self.context.changes.close()
         wait_for_threads(CLOSE_S)
 
-    def section(self) -> Section[Any] | None:
+    def data_screen(self) -> DataScreen[Any] | None:
         """Return the screen that is seen, also behind a question."""
-        seen = (screen for screen in reversed(self.screen_stack) if isinstance(screen, Section))
+        seen = (screen for screen in reversed(self.screen_stack) if isinstance(screen, DataScreen))
         return next(seen, None)
 
     @work
     async def _read_on(self) -> None:
         """Read the screen that is seen, at most once in an interval; a slow Redis has a rest."""
-        desk = self.desk
+        context = self.context
         while True:
-            desk.wake.clear()  # first: a key that comes during the read asks for another one
-            section = self.section()
+            context.wake.clear()  # first: a key that comes during the read asks for another one
+            data_screen = self.data_screen()
             began = time.monotonic()
-            if section is not None and section.is_mounted and (section.polled or section.due):
-                await section.update_data()
+            if (
+                data_screen is not None
+                and data_screen.is_mounted
+                and (data_screen.polled or data_screen.due)
+            ):
+                await data_screen.update_data()
             took = time.monotonic() - began
             with suppress(TimeoutError):
-                await asyncio.wait_for(desk.wake.wait(), max(desk.interval, took))
+                await asyncio.wait_for(context.wake.wait(), max(context.interval, took))
 
     def action_tab(self, name: str) -> None:
         """Show a tab; the tab that is shown returns to its first screen."""
@@ -138,11 +142,11 @@ class TopApp(App[None]):
 
     def action_keys(self) -> None:
         """Show all keys."""
-        section = self.section()
-        own = [] if section is None else section.keys()
+        data_screen = self.data_screen()
+        own = [] if data_screen is None else data_screen.keys()
         lines: list[Sequence[Part]] = []
-        if own and section is not None:
-            lines.append([Cell(f"Keys of {section.heading}", "head")])
+        if own and data_screen is not None:
+            lines.append([Cell(f"Keys of {data_screen.heading}", "head")])
             lines += [_key_line(*pair) for pair in own]
             lines.append([""])
         lines.append([Cell("Keys everywhere", "head")])
@@ -154,5 +158,7 @@ def _key_line(key: str, words: str) -> list[Part]:
     return [Cell(f"  {key:<14}", "name"), words]
 
 
-def _maker(make: Callable[[Desk], Section[Any]], desk: Desk) -> Callable[[], Section[Any]]:
-    return lambda: make(desk)
+def _maker(
+    make: Callable[[ScreenContext], DataScreen[Any]], context: ScreenContext
+) -> Callable[[], DataScreen[Any]]:
+    return lambda: make(context)

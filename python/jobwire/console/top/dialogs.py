@@ -11,7 +11,7 @@ from textual.containers import Vertical, VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
-from jobwire.console.top.texts import Part, joined
+from jobwire.console.top.styled_text import Part, joined
 
 __all__ = ["AskLine", "Confirm", "ReadText"]
 

@@ -11,7 +11,7 @@ from textual.binding import Binding, BindingType
 from textual.coordinate import Coordinate
 from textual.widgets import DataTable
 
-from jobwire.console.top.texts import Cell, Drawn, Part, cells_wide, drawn
+from jobwire.console.top.styled_text import Cell, Drawn, Part, cells_wide, drawn
 
 __all__ = ["Column", "Row", "Rows"]
 

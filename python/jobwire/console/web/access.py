@@ -21,7 +21,7 @@ from jobwire.errors import ConfigError
 
 __all__ = ["Account", "Authorize", "Passwords", "Visitor", "read_accounts"]
 
-MOST_ENTERED = 1000  # sessions in memory
+MAX_SESSIONS = 1000  # sessions in memory
 CHALLENGE = {"WWW-Authenticate": 'Basic realm="jobwire", charset="UTF-8"'}
 
 
@@ -93,7 +93,7 @@ class Passwords:
             self._attempts.wrong(address, name, time.monotonic())
         elif session:
             self._entered[browser] = None
-            if len(self._entered) > MOST_ENTERED:
+            if len(self._entered) > MAX_SESSIONS:
                 self._entered.popitem(last=False)
         return visitor
 

@@ -25,21 +25,21 @@ from starlette.types import Message, Receive, Scope, Send
 from jobwire.console.ops.operations import Operations
 from jobwire.console.ops.roles import ROLES
 from jobwire.console.web.access import CHALLENGE, Authorize, Passwords, Visitor
-from jobwire.console.web.attempts import LONGEST_S
+from jobwire.console.web.attempts import MAX_DELAY_S
+from jobwire.console.web.context import Absent, Page, Redirect, RequestContext
 from jobwire.console.web.guard import Guard, with_headers
 from jobwire.console.web.live import Streams, UpdateResponse, stream
 from jobwire.console.web.redaction import Redact
 from jobwire.console.web.rendering import Pages, asset
-from jobwire.console.web.routes import ACTS, MENU, PAGES, Act, Show
+from jobwire.console.web.routes import ACTIONS, MENU, PAGES, Action, Show
 from jobwire.console.web.site import Site
-from jobwire.console.web.visit import Absent, Page, Redirect, Visit
 from jobwire.errors import ConfigError, JobwireError, NotPermitted, PayloadError, RedisTrouble
 from jobwire.text import visible
 
 __all__ = ["WebApp"]
 
-MOST_BODY = 1_000_000  # bytes of a form
-MOST_FIELDS = 20_000
+MAX_BODY_BYTES = 1_000_000  # bytes of a form
+MAX_FIELDS = 20_000
 REFRESH_S = 2.0
 THREADS = 20  # for requests; and half of that for updates
 UNEXPECTED = "An unexpected error happened. The log of the server has it."
@@ -175,49 +175,54 @@ class WebApp:
         return [
             Mount("/static", _Static(packages=[("jobwire.console.web", "static")])),
             *(_Route(page.path, self._show(site, page.show), methods=["GET"]) for page in PAGES),
-            *(Route(f"/acts/{act.name}", self._act(site, act), methods=["POST"]) for act in ACTS),
+            *(
+                Route(f"/acts/{act.name}", self._act(site, act), methods=["POST"])
+                for act in ACTIONS
+            ),
         ]
 
     def _show(self, site: Site, show: Show) -> Callable[[Request], Any]:
         async def endpoint(request: Request) -> Response:
-            visit = await self._visit(site, request)
-            if visit is None:
+            context = await self._context(site, request)
+            if context is None:
                 return self._refused(request)
             wants_updates = "text/event-stream" in request.headers.get("accept", "")
             if wants_updates and request.method == "GET":
-                return self._stream(visit, show)
-            return await _in_thread(lambda: self._answer(visit, lambda: show(visit)))
+                return self._stream(context, show)
+            return await _in_thread(lambda: self._answer(context, lambda: show(context)))
 
         return endpoint
 
-    def _act(self, site: Site, act: Act) -> Callable[[Request], Any]:
-        def done(visit: Visit) -> Page | Redirect:
+    def _act(self, site: Site, act: Action) -> Callable[[Request], Any]:
+        def done(context: RequestContext) -> Page | Redirect:
             try:
-                return act.do(visit)
+                return act.do(context)
             finally:
                 site.changed()
 
         async def endpoint(request: Request) -> Response:
-            visit = await self._visit(site, request)
-            if visit is None:
+            context = await self._context(site, request)
+            if context is None:
                 return self._refused(request)
             try:
                 form = await _form(request)
             except ClientDisconnect:
                 return Response(status_code=400)  # which no client reads
             if form is None:
-                problem: str | None = f"the form is longer than {MOST_BODY:,} bytes, or not a form"
+                problem: str | None = (
+                    f"the form is longer than {MAX_BODY_BYTES:,} bytes, or not a form"
+                )
             else:
-                visit = replace(visit, form=form)
+                context = replace(context, form=form)
                 token = next((value for name, value in form if name == "token"), "")
-                problem = site.guard.problem(request, token, visit.visitor.person)
+                problem = site.guard.problem(request, token, context.visitor.person)
             if problem:
-                return self._trouble(visit, HTTPStatus.FORBIDDEN, "Refused", problem)
-            return await _in_thread(lambda: self._answer(visit, lambda: done(visit)))
+                return self._trouble(context, HTTPStatus.FORBIDDEN, "Refused", problem)
+            return await _in_thread(lambda: self._answer(context, lambda: done(context)))
 
         return endpoint
 
-    async def _visit(self, site: Site, request: Request) -> Visit | None:
+    async def _context(self, site: Site, request: Request) -> RequestContext | None:
         visitor = self._authorize(request)
         if inspect.isawaitable(visitor):
             visitor = await visitor
@@ -227,7 +232,7 @@ class WebApp:
             raise TypeError(f"authorize returned {visitor!r}; expected a Visitor or None")
         if self._read_only:
             visitor = Visitor(visitor.person, ROLES[0])
-        return Visit(
+        return RequestContext(
             request=request,
             site=site,
             visitor=visitor,
@@ -239,64 +244,68 @@ class WebApp:
 
     # -- answers
 
-    def _answer(self, visit: Visit, make: Callable[[], Page | Redirect | Response]) -> Response:
-        """Return the answer of a page or an act, or the page of its trouble."""
+    def _answer(
+        self, context: RequestContext, make: Callable[[], Page | Redirect | Response]
+    ) -> Response:
+        """Return the answer of a page or an action, or the page of its trouble."""
         try:
             answer = make()
             if isinstance(answer, Response):
                 return answer
             if isinstance(answer, Redirect):
-                return self._redirect(visit, answer)
-            html = visit.site.pages.page(answer.template, self._values(visit, answer))
+                return self._redirect(context, answer)
+            html = context.site.pages.page(answer.template, self._values(context, answer))
         except Absent as error:
-            return self._trouble(visit, HTTPStatus.NOT_FOUND, "Not found", str(error))
+            return self._trouble(context, HTTPStatus.NOT_FOUND, "Not found", str(error))
         except NotPermitted as error:
             why = "; this page is read-only" if self._read_only else ""
-            return self._trouble(visit, HTTPStatus.FORBIDDEN, "Not permitted", f"{error}{why}")
+            return self._trouble(context, HTTPStatus.FORBIDDEN, "Not permitted", f"{error}{why}")
         except (ConfigError, PayloadError) as error:
-            return self._trouble(visit, HTTPStatus.BAD_REQUEST, "Not possible", str(error))
+            return self._trouble(context, HTTPStatus.BAD_REQUEST, "Not possible", str(error))
         except RedisTrouble as error:
             status = HTTPStatus.SERVICE_UNAVAILABLE
-            return self._trouble(visit, status, "Redis cannot be used", str(error))
+            return self._trouble(context, status, "Redis cannot be used", str(error))
         except Exception:
-            request = visit.request
+            request = context.request
             log.exception("%s %s failed", request.method, visible(request.scope["path"]))
             status = HTTPStatus.INTERNAL_SERVER_ERROR
-            return self._trouble(visit, status, "Unexpected error", UNEXPECTED)
-        return self._html(visit, html, answer.status)
+            return self._trouble(context, status, "Unexpected error", UNEXPECTED)
+        return self._html(context, html, answer.status)
 
-    def _redirect(self, visit: Visit, answer: Redirect) -> Response:
+    def _redirect(self, context: RequestContext, answer: Redirect) -> Response:
         response = RedirectResponse(answer.path, HTTPStatus.SEE_OTHER)
         if answer.notice:
-            visit.site.guard.leave_notice(visit.request, response, visible(answer.notice))
+            context.site.guard.leave_notice(context.request, response, visible(answer.notice))
         return response
 
-    def _html(self, visit: Visit, html: str, status: int) -> Response:
+    def _html(self, context: RequestContext, html: str, status: int) -> Response:
         response = HTMLResponse(html.encode("utf-8", "replace"), status)
-        guard = visit.site.guard
-        guard.keep_session(visit.request, response, visit.session)
-        if visit.notice:
-            guard.drop_notice(visit.request, response)
+        guard = context.site.guard
+        guard.keep_session(context.request, response, context.session)
+        if context.notice:
+            guard.drop_notice(context.request, response)
         return response
 
-    def _values(self, visit: Visit, page: Page) -> dict[str, Any]:
+    def _values(self, context: RequestContext, page: Page) -> dict[str, Any]:
         return {
-            "visit": visit,
+            "context": context,
             "menu": MENU,
-            "fleet": visit.site.fleet(),
-            "live": visit.site.pages.has_block(page.template, "live"),
+            "fleet": context.site.fleet(),
+            "live": context.site.pages.has_block(page.template, "live"),
             **page.values,
         }
 
-    def _trouble(self, visit: Visit, status: HTTPStatus, title: str, text: str) -> Response:
+    def _trouble(
+        self, context: RequestContext, status: HTTPStatus, title: str, text: str
+    ) -> Response:
         """Return the page of an error, which needs no Redis."""
-        values = {"visit": visit, "menu": MENU, "fleet": None, "live": False}
+        values = {"context": context, "menu": MENU, "fleet": None, "live": False}
         values |= {"title": title, "text": text}
-        return self._html(visit, visit.site.pages.page("trouble.html", values), status)
+        return self._html(context, context.site.pages.page("trouble.html", values), status)
 
     def _refused(self, request: Request) -> Response:
         if getattr(request.state, "too_many", False):
-            later = {"Retry-After": f"{LONGEST_S:.0f}"}
+            later = {"Retry-After": f"{MAX_DELAY_S:.0f}"}
             return Response("too many wrong passwords\n", 429, later, "text/plain")
         if isinstance(self._authorize, Passwords):
             return Response("a name and a password are needed\n", 401, CHALLENGE, "text/plain")
@@ -306,31 +315,31 @@ class WebApp:
 
     # -- updates
 
-    def _stream(self, visit: Visit, show: Show) -> Response:
-        if "wsgi_environ" in visit.request.scope:
+    def _stream(self, context: RequestContext, show: Show) -> Response:
+        if "wsgi_environ" in context.request.scope:
             return Response(status_code=204)  # by which the browser asks no more
         if not self._streams.take():
             return Response("too many open pages\n", 503, {"Retry-After": "30"}, "text/plain")
 
         def parts() -> dict[str, str]:
-            current = replace(visit, now=visit.site.clock(), updating=True)
+            current = replace(context, now=context.site.clock(), updating=True)
             try:
                 page = show(current)
                 if not isinstance(page, Page):
                     return {}
                 values = self._values(current, page)
-                pages = visit.site.pages
+                pages = context.site.pages
                 html = {"menu": pages.page("menu.html", values)}
                 if values["live"]:
                     html["live"] = pages.block(page.template, "live", values)
             except (JobwireError, Absent) as error:
                 return {"trouble": visible(str(error))}
             except Exception:
-                log.exception("updates of %s failed", visible(visit.request.scope["path"]))
+                log.exception("updates of %s failed", visible(context.request.scope["path"]))
                 return {"trouble": UNEXPECTED}
             return {"trouble": "", **html}
 
-        events = stream(lambda: _in_thread(parts, updates=True), refresh=visit.site.refresh)
+        events = stream(lambda: _in_thread(parts, updates=True), refresh=context.site.refresh)
         return UpdateResponse(events, self._streams)
 
 
@@ -348,7 +357,7 @@ async def _in_thread(function: Callable[[], T], *, updates: bool = False) -> T:
     if limiter is None:
         limiter = CapacityLimiter(threads)
         variable.set(limiter)
-    # An act must be known to have ended. The end of a server must not wait for an update.
+    # An action must be known to have ended. The end of a server must not wait for an update.
     return await to_thread.run_sync(function, limiter=limiter, abandon_on_cancel=updates)
 
 
@@ -375,11 +384,11 @@ async def _form(request: Request) -> list[tuple[str, str]] | None:
     body = b""
     async for part in request.stream():
         body += part
-        if len(body) > MOST_BODY:
+        if len(body) > MAX_BODY_BYTES:
             return None
     text = body.decode("ascii", "surrogateescape")
     try:
-        return parse_qsl(text, True, errors="surrogateescape", max_num_fields=MOST_FIELDS)
+        return parse_qsl(text, True, errors="surrogateescape", max_num_fields=MAX_FIELDS)
     except ValueError:  # too many fields
         return None
 

@@ -9,18 +9,18 @@ from ipaddress import IPv6Address, ip_address
 
 from jobwire.text import counted, visible
 
-__all__ = ["FREE", "LONGEST_S", "MOST_WAITING", "Attempts", "address_of"]
+__all__ = ["FREE", "MAX_DELAY_S", "MAX_WAITING", "Attempts", "address_of"]
 
 FREE = 10  # wrong passwords of an address without a pause
 STEP_S = 0.2  # for each wrong password, before the answer to a further attempt, right or wrong
-LONGEST_S = 5.0
+MAX_DELAY_S = 5.0
 # Attempts of an address at a time: with the pause, at most 40 a second. More connections of one
 # address would keep its other visitors out, so the number is large.
-MOST_WAITING = 200
-MOST_WAITING_IN_ALL = 2000
+MAX_WAITING = 200
+MAX_WAITING_IN_ALL = 2000
 FORGOTTEN_S = 600.0  # after the last wrong password
-MOST_ADDRESSES = 10_000  # in memory
-MOST_NAME = 50  # characters in the log
+MAX_ADDRESSES = 10_000  # in memory
+MAX_NAME_CHARS = 50  # characters in the log
 
 log = logging.getLogger(__name__)
 
@@ -51,12 +51,12 @@ class Attempts:
             known = None
         if known is None or known.wrong < FREE:
             return 0.0
-        return min(LONGEST_S, STEP_S * known.wrong)
+        return min(MAX_DELAY_S, STEP_S * known.wrong)
 
     def wait(self, address: str) -> bool:
         """Begin to wait; False if too many attempts wait already."""
         known = self._addresses[address]
-        if known.waiting >= MOST_WAITING or self._waiting >= MOST_WAITING_IN_ALL:
+        if known.waiting >= MAX_WAITING or self._waiting >= MAX_WAITING_IN_ALL:
             return False
         known.waiting += 1
         self._waiting += 1
@@ -74,14 +74,14 @@ class Attempts:
         known.wrong += 1
         known.last = now
         self._addresses.move_to_end(address)
-        if len(self._addresses) > MOST_ADDRESSES:
+        if len(self._addresses) > MAX_ADDRESSES:
             self._addresses.popitem(last=False)
         if str(known.wrong).strip("0") == "1":
             log.warning(
                 "web page: %s from %s, the last one for the name %r%s",
                 counted(known.wrong, "wrong password"),
                 visible(address) or "an unknown address",
-                visible(name)[:MOST_NAME],
+                visible(name)[:MAX_NAME_CHARS],
                 "; answers to this address now wait" if known.wrong >= FREE else "",
             )
 

@@ -11,7 +11,7 @@ __all__ = ["Bar", "Mark", "bars", "sparkline", "timeline"]
 
 WIDTH, HEIGHT = 720, 180
 LEFT, RIGHT, TOP, BOTTOM = 52, 8, 10, 24  # margins
-MOST_LABELS = 8
+MAX_LABELS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ def bars(data: Sequence[Bar], *, title: str, marks: Sequence[Mark] = ()) -> Mark
                 _box(x, TOP + height - bad, width * 0.85, bad),
             )
         )
-    every = max(1, -(-len(data) // MOST_LABELS))
+    every = max(1, -(-len(data) // MAX_LABELS))
     for index in range(0, len(data), every):
         parts.append(
             Markup('<text class="axis" x="{:.1f}" y="{}">{}</text>').format(

@@ -17,7 +17,7 @@ __all__ = ["HEADERS", "Guard", "session_of", "with_headers"]
 
 COOKIE = "jobwire_session"
 NOTICE = "jobwire_notice"
-MOST_NOTICE = 500  # characters
+MAX_NOTICE_CHARS = 500  # characters
 SESSION = re.compile(r"[0-9a-f]{32}")
 PORTS = {"http": 80, "https": 443}
 NOTICE_AGE_S = 60
@@ -56,7 +56,7 @@ def with_headers(app: ASGIApp) -> ASGIApp:
 
 
 class Guard:
-    """Signs the tokens of forms, the notices after an act, and the names of jobs in addresses.
+    """Signs the tokens of forms, the notices after an action, and the names of jobs in addresses.
 
     A form carries a token that only this application can make from the visitor's cookie. Nothing
     is stored, so processes that share the secret can serve the same visitors.
@@ -124,12 +124,14 @@ class Guard:
 
     def leave_notice(self, request: Request, response: Response, notice: str) -> None:
         """Let the next page show a notice."""
-        encoded = base64.urlsafe_b64encode(notice[:MOST_NOTICE].encode("utf-8", "replace")).decode()
+        encoded = base64.urlsafe_b64encode(
+            notice[:MAX_NOTICE_CHARS].encode("utf-8", "replace")
+        ).decode()
         signed = f"{encoded}.{self._sign('notice', encoded)}"
         self._set(request, response, NOTICE, signed, age=NOTICE_AGE_S)
 
     def notice(self, request: Request) -> str:
-        """Return the notice that the last act left, or ""."""
+        """Return the notice that the last action left, or ""."""
         encoded, _, signature = request.cookies.get(NOTICE, "").partition(".")
         if not _equal(self._sign("notice", encoded), signature):
             return ""

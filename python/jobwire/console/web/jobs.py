@@ -15,8 +15,8 @@ from jobwire.text import visible
 
 __all__ = ["JobView", "entry_key", "job_view", "split_key"]
 
-MOST_SUMMARY = 200  # characters of the arguments in a list
-MOST_VALUE = 20_000  # characters of one value on the page of a job
+MAX_SUMMARY_CHARS = 200  # characters of the arguments in a list
+MAX_VALUE_CHARS = 20_000  # characters of one value on the page of a job
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class JobView:
         entry: The job; its values come from the fields that the visitor may see.
         key: Name of an entry of a set, such as `1795192067.25-b4a577edbccf1d805744efa9`; "" of
             other jobs.
-        digest: Keyed digest of the stored payload, by which an act finds the exact bytes.
+        digest: Keyed digest of the stored payload, by which an action finds the exact bytes.
         whole: True if nothing is hidden from this visitor.
     """
 
@@ -52,8 +52,8 @@ class JobView:
     def payload(self) -> str:
         """The payload in lines: as stored if nothing is hidden, otherwise what may be seen."""
         if self.entry.fault:
-            return self.entry.text[:MOST_VALUE]
-        return json.dumps(self.entry.fields, indent=2, ensure_ascii=False)[:MOST_VALUE]
+            return self.entry.text[:MAX_VALUE_CHARS]
+        return json.dumps(self.entry.fields, indent=2, ensure_ascii=False)[:MAX_VALUE_CHARS]
 
 
 def job_view(entry: Entry, visitor: Visitor, redact: Redact | None, digest_key: bytes) -> JobView:
@@ -96,5 +96,5 @@ def shortened(value: Any) -> str:
         line = json.dumps(value, ensure_ascii=False)
     except (TypeError, ValueError):
         line = str(value)
-    line = line if len(line) <= MOST_SUMMARY else line[: MOST_SUMMARY - 1] + "…"
+    line = line if len(line) <= MAX_SUMMARY_CHARS else line[: MAX_SUMMARY_CHARS - 1] + "…"
     return visible(line)

@@ -11,9 +11,9 @@ import anyio
 from starlette.responses import StreamingResponse
 from starlette.types import Message, Receive, Scope, Send
 
-__all__ = ["MOST_STREAMS", "Streams", "UpdateResponse", "stream"]
+__all__ = ["MAX_STREAMS", "Streams", "UpdateResponse", "stream"]
 
-MOST_STREAMS = 200  # open pages that are updated, at a time
+MAX_STREAMS = 200  # open pages that are updated, at a time
 LIFE_S = 300.0  # then the browser connects again, so a visitor that lost access sees no more
 PING_S = 15.0  # proxies close connections that are silent for longer
 
@@ -21,7 +21,7 @@ PING_S = 15.0  # proxies close connections that are silent for longer
 class Streams:
     """Counts the open streams."""
 
-    def __init__(self, most: int = MOST_STREAMS) -> None:
+    def __init__(self, most: int = MAX_STREAMS) -> None:
         self._most = most
         self.open = 0
         self.scopes: set[anyio.CancelScope] = set()

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from jobwire.console.ops.bulk import BulkAct
+from jobwire.console.ops.bulk import BulkAction
+from jobwire.console.web.context import RequestContext
 from jobwire.console.web.jobs import entry_key
-from jobwire.console.web.visit import Visit
 from jobwire.inspect.entry import QUEUE, Entry, SetName
 
 __all__ = ["BY_PATH", "SETS", "SetPage", "path_of"]
@@ -23,7 +23,7 @@ class SetPage:
         path: First part of its path.
         title: Its title.
         time: Heading of the scores.
-        acts: Acts on its entries.
+        acts: Actions on its entries.
         rising: True to show the lowest scores first.
     """
 
@@ -31,7 +31,7 @@ class SetPage:
     path: str
     title: str
     time: str
-    acts: tuple[BulkAct, ...]
+    acts: tuple[BulkAction, ...]
     rising: bool = False
 
 
@@ -52,11 +52,11 @@ SETS: Mapping[SetName, SetPage] = MappingProxyType(
 BY_PATH: Mapping[str, SetPage] = MappingProxyType({page.path: page for page in SETS.values()})
 
 
-def path_of(visit: Visit, entry: Entry) -> str:
+def path_of(context: RequestContext, entry: Entry) -> str:
     """Return the path of the page of a job, by its place if that can be read quickly."""
     for name, page in SETS.items():
         if entry.place == name:
-            return visit.path(page.path, entry_key(entry))
+            return context.path(page.path, entry_key(entry))
     if entry.place.startswith(QUEUE) and not entry.jid:
-        return visit.path("queues", entry.queue)
-    return visit.path("jobs", entry.jid or "")
+        return context.path("queues", entry.queue)
+    return context.path("jobs", entry.jid or "")

@@ -1,4 +1,4 @@
-"""The table of pages and acts: every address of the application is here."""
+"""The table of pages and actions: every address of the application is here."""
 
 from __future__ import annotations
 
@@ -8,13 +8,15 @@ from typing import NamedTuple
 
 from starlette.responses import Response
 
-from jobwire.console.web.acts import bulk as on_many
-from jobwire.console.web.acts import entries as on_entries
-from jobwire.console.web.acts import others as on_others
-from jobwire.console.web.acts import periodic as on_periodic
-from jobwire.console.web.acts import processes as on_processes
-from jobwire.console.web.acts import queues as on_queues
-from jobwire.console.web.acts import undo as on_deletions
+from jobwire.console.web.actions import bulk as on_many
+from jobwire.console.web.actions import deployments as on_deployments
+from jobwire.console.web.actions import entries as on_entries
+from jobwire.console.web.actions import iterations as on_iterations
+from jobwire.console.web.actions import periodic as on_periodic
+from jobwire.console.web.actions import processes as on_processes
+from jobwire.console.web.actions import queues as on_queues
+from jobwire.console.web.actions import undo as on_deletions
+from jobwire.console.web.context import Page, Redirect, RequestContext
 from jobwire.console.web.pages import (
     bulk,
     busy,
@@ -34,13 +36,12 @@ from jobwire.console.web.pages import (
     stats,
 )
 from jobwire.console.web.places import BY_PATH
-from jobwire.console.web.visit import Page, Redirect, Visit
 from jobwire.inspect.fleet import Fleet
 
-__all__ = ["ACTS", "MENU", "PAGES", "Act", "Address", "Do", "MenuItem", "Show"]
+__all__ = ["ACTIONS", "MENU", "PAGES", "Action", "Address", "Do", "MenuItem", "Show"]
 
-Show = Callable[[Visit], Page | Redirect | Response]
-Do = Callable[[Visit], Redirect | Page]
+Show = Callable[[RequestContext], Page | Redirect | Response]
+Do = Callable[[RequestContext], Redirect | Page]
 
 
 class Address(NamedTuple):
@@ -50,8 +51,8 @@ class Address(NamedTuple):
     show: Show
 
 
-class Act(NamedTuple):
-    """An act at `/acts/<name>`: the command layer checks the role."""
+class Action(NamedTuple):
+    """An action at `/acts/<name>`: the command layer checks the role."""
 
     name: str
     do: Do
@@ -110,26 +111,26 @@ PAGES: Sequence[Address] = (
     Address("/journal", journal.show),
 )
 
-ACTS: Sequence[Act] = (
-    Act("retry", on_entries.act_on_each("retry")),
-    Act("add_to_queue", on_entries.act_on_each("add_to_queue")),
-    Act("kill", on_entries.act_on_each("kill")),
-    Act("delete", on_entries.delete),
-    Act("reschedule", on_entries.reschedule),
-    Act("pause", on_queues.pause),
-    Act("unpause", on_queues.unpause),
-    Act("quiet", on_processes.signal("quiet")),
-    Act("stop", on_processes.signal("stop")),
-    Act("dump", on_processes.signal("dump")),
-    Act("cancel", on_others.cancel),
-    Act("mark_deploy", on_others.mark_deploy),
-    Act("enable_periodic", on_periodic.enable),
-    Act("disable_periodic", on_periodic.disable),
-    Act("enqueue_periodic", on_periodic.enqueue),
-    Act("remove_periodic", on_periodic.remove),
-    Act("bulk", on_many.start),
-    Act("stop-change", on_many.stop),
-    Act("undo", on_deletions.undo),
+ACTIONS: Sequence[Action] = (
+    Action("retry", on_entries.act_on_each("retry")),
+    Action("add_to_queue", on_entries.act_on_each("add_to_queue")),
+    Action("kill", on_entries.act_on_each("kill")),
+    Action("delete", on_entries.delete),
+    Action("reschedule", on_entries.reschedule),
+    Action("pause", on_queues.pause),
+    Action("unpause", on_queues.unpause),
+    Action("quiet", on_processes.signal("quiet")),
+    Action("stop", on_processes.signal("stop")),
+    Action("dump", on_processes.signal("dump")),
+    Action("cancel", on_iterations.cancel),
+    Action("mark_deploy", on_deployments.mark),
+    Action("enable_periodic", on_periodic.enable),
+    Action("disable_periodic", on_periodic.disable),
+    Action("enqueue_periodic", on_periodic.enqueue),
+    Action("remove_periodic", on_periodic.remove),
+    Action("bulk", on_many.start),
+    Action("stop-change", on_many.stop),
+    Action("undo", on_deletions.undo),
 )
 
 MENU: Sequence[MenuItem] = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from jobwire.console.ops.selection import Selection
-from jobwire.console.web.visit import Visit
+from jobwire.console.web.context import RequestContext
 from jobwire.errors import ConfigError
 from jobwire.inspect.filters import Filter
 from jobwire.inspect.formats import seconds
@@ -22,7 +22,7 @@ CONDITIONS = {
     "text": "text",
     "older": "older_than",
 }
-MOST_DIGITS = 12  # of a limit
+MAX_DIGITS = 12  # of a limit
 # Conditions on parts that a redaction may hide.
 HIDEABLE = ("text", "error")
 
@@ -50,24 +50,24 @@ def filter_of(values: Mapping[str, str], *, redacted: bool) -> Filter:
     return Filter(**given, older_than=None if age is None else seconds(age))
 
 
-def selection_of(visit: Visit, values: Mapping[str, str], place: str) -> Selection:
+def selection_of(context: RequestContext, values: Mapping[str, str], place: str) -> Selection:
     """Return the selection of a place that the parameters of an address describe; see `filter_of`.
 
     Raises:
         ConfigError: A value is not possible, there is no such place, or the name of a group is not
             one of this page.
     """
-    only = filter_of(values, redacted=visit.site.redact is not None)
+    only = filter_of(values, redacted=context.site.redact is not None)
     group = None
     if signed := values.get("group"):
-        group = visit.site.guard.group(signed)
+        group = context.site.guard.group(signed)
         if group is None:
             raise ConfigError(
                 "group: not a name that this page gave; open the group from the page Failures"
                 " (processes that serve the same page need the same secret)"
             )
     limit = values.get("limit", "").strip()
-    if limit and not (limit.isascii() and limit.isdigit() and 0 < len(limit) < MOST_DIGITS):
+    if limit and not (limit.isascii() and limit.isdigit() and 0 < len(limit) < MAX_DIGITS):
         raise ConfigError(f"limit: {limit!r} is not a number of jobs")
     return Selection(place=place, only=only, group=group, limit=int(limit) if limit else None)
 

@@ -25,7 +25,7 @@ T = TypeVar("T")
 FRESH_S = 1.0  # for which numbers are not read again, however many pages are open
 AGAIN_S = 2.0  # after which an examination that failed is tried again
 CLOSE_S = 5.0  # to wait for an examination at the end
-MOST_NAMES = 500  # shared values in memory
+MAX_NAMES = 500  # shared values in memory
 
 log = logging.getLogger(__name__)
 
@@ -108,7 +108,7 @@ class Site:
         self._background: dict[str, _Background] = {}
 
     def changed(self) -> None:
-        """Show no number that was read before now: an act has ended, and a person looks for it."""
+        """Show no number that was read before now, because an action has just ended."""
         self._changed_at = time.monotonic()
         with self._lock:
             for one in self._background.values():
@@ -123,7 +123,7 @@ class Site:
         with self._lock:
             one = self._shared.setdefault(name, _Shared())
             self._shared.move_to_end(name)
-            if len(self._shared) > MOST_NAMES:
+            if len(self._shared) > MAX_NAMES:
                 self._shared.popitem(last=False)
         asked = time.monotonic()
         with one.lock:

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 
 from jobwire.inspect.summary import QueueSummary
 
-__all__ = ["EVERY_S", "GAP_S", "KEPT_S", "MOST_QUEUES", "SizeLine", "Sizes"]
+__all__ = ["EVERY_S", "GAP_S", "KEPT_S", "MAX_QUEUES", "SizeLine", "Sizes"]
 
 EVERY_S = 10.0  # at least, between two samples
 KEPT_S = 3600.0
-MOST_QUEUES = 200
+MAX_QUEUES = 200
 GAP_S = 150.0  # without a sample; a monitor that reads once a minute still makes a line
 
 
@@ -66,7 +66,7 @@ class Sizes:
             sizes = dict.fromkeys(self._lines, 0) | registered
             known = self._lines
             longest = sorted(sizes, key=lambda name: (-sizes[name], name not in known, name))
-            self._lines = {name: known.get(name, deque()) for name in longest[:MOST_QUEUES]}
+            self._lines = {name: known.get(name, deque()) for name in longest[:MAX_QUEUES]}
             for name, line in [*self._lines.items()]:
                 line.append(sizes[name])
                 while len(line) > len(times):

@@ -32,7 +32,7 @@ __all__ = ["PeriodicThread"]
 
 SPREAD_S = 0.005  # of the wait before a tick is taken, for each process of the fleet
 SPREAD_IMPRECISE_S = 0.5
-LONGEST_SPREAD_S = 5.0
+MAX_SPREAD_S = 5.0
 AT_ONCE = 500  # entries in one question to the server
 NEVER_S = 3600.0
 
@@ -170,7 +170,7 @@ class PeriodicThread:
     def _take_due(self) -> None:
         """Take the ticks that are due, unless another process did."""
         fleet = self._redis.run(_processes(self._keys))
-        spread = min(self._spread * max(fleet, 1), LONGEST_SPREAD_S)
+        spread = min(self._spread * max(fleet, 1), MAX_SPREAD_S)
         if self._stop.wait(spread * random.random()):
             return
         now = self._ask_time(periodic.server_time())

@@ -14,7 +14,7 @@ from jobwire.errors import RedisTrouble
 __all__ = ["Outage", "next_pause"]
 
 FIRST = 0.05  # seconds before the second try: most troubles are a connection that was cut
-LONGEST = 2.0  # seconds between tries, at most
+MAX_PAUSE_S = 2.0  # seconds between tries, at most
 UNKNOWN_S = 6.0  # without a try, after which the end of the outage is not known well enough
 
 _log = logging.getLogger("jobwire.worker")
@@ -30,7 +30,7 @@ def next_pause(lasted: float, *, jitter: float) -> float:
         lasted: Seconds since the first failure.
         jitter: Uniform draw in [0, 1).
     """
-    return min(max(lasted, FIRST), LONGEST) * (0.5 + jitter / 2)
+    return min(max(lasted, FIRST), MAX_PAUSE_S) * (0.5 + jitter / 2)
 
 
 class Outage:
@@ -54,7 +54,7 @@ class Outage:
         doing: str,
         stop: threading.Event,
         *,
-        pause: float = LONGEST,
+        pause: float = MAX_PAUSE_S,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._doing = doing

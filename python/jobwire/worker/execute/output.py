@@ -17,7 +17,7 @@ from jobwire.worker.execute.joblog import printed
 __all__ = ["Output"]
 
 READ_SIZE = 1 << 16  # capacity of a pipe, so one read takes all that was written before it
-LONGEST_LINE = 1 << 16
+MAX_LINE_CHARS = 1 << 16
 JOIN_TIMEOUT_S = 0.1
 _log = logging.getLogger("jobwire.worker")
 
@@ -86,7 +86,7 @@ class Output:
         for line in lines:
             self._put(line)
         self._ended = not data
-        if self._ended or len(self._begun) > LONGEST_LINE:
+        if self._ended or len(self._begun) > MAX_LINE_CHARS:
             self._put(self._begun)
             self._begun = b""
 

@@ -21,7 +21,7 @@ from jobwire.worker.execute.execution import Execution
 from jobwire.worker.execute.interruption import Interruption, Overdue, make_interruption, wake
 from jobwire.worker.execute.outcome_policy import OutcomePolicy
 from jobwire.worker.execute.tasks import Tasks
-from jobwire.worker.execute.time_limit import AGAIN_S, LONGEST_AGAIN_S, timed_out
+from jobwire.worker.execute.time_limit import AGAIN_S, MAX_AGAIN_S, timed_out
 from jobwire.worker.fetch.job_source import JobSource
 
 __all__ = ["Processor"]
@@ -151,7 +151,7 @@ class Processor:
                 self._interruption.attempt()
             elif self._again_at is None:
                 self._interruption.rest()
-                self._again_at = now + min(AGAIN_S * 2**self._strikes, LONGEST_AGAIN_S)
+                self._again_at = now + min(AGAIN_S * 2**self._strikes, MAX_AGAIN_S)
             elif self._again_at <= now:
                 self._strikes += 1
                 self._interrupt(Shutdown if self._raised is Shutdown else Overdue, now)

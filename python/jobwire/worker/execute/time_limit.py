@@ -12,10 +12,10 @@ from jobwire.errors import JobTimeout
 from jobwire.worker.execute.failure import without_own_end
 from jobwire.worker.execute.safe_points import cleans_up
 
-__all__ = ["AGAIN_S", "LONGEST_AGAIN_S", "limited", "timed_out"]
+__all__ = ["AGAIN_S", "MAX_AGAIN_S", "limited", "timed_out"]
 
 AGAIN_S = 0.2  # after which a job that caught an interruption is interrupted again; it doubles
-LONGEST_AGAIN_S = 5.0
+MAX_AGAIN_S = 5.0
 
 LATE_S = 1.0  # after its time limit, from which the error of a job explains the delay
 BLOCKED_S = 0.1  # after which a timer is so late that something has blocked the event loop
@@ -77,7 +77,7 @@ async def limited(awaitable: Awaitable[Any], seconds: float) -> Any:
         if not cleans_up(steps):
             strikes += 1
             task.cancel()
-        timer = loop.call_later(min(AGAIN_S * 2**strikes, LONGEST_AGAIN_S), strike_again)
+        timer = loop.call_later(min(AGAIN_S * 2**strikes, MAX_AGAIN_S), strike_again)
 
     try:
         async with asyncio.timeout(None) as limit:

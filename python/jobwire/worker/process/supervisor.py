@@ -36,8 +36,8 @@ __all__ = ["run", "wanted"]
 EXIT_CRASHED = 1
 EXIT_FORCED = 1  # after a second TERM or INT
 EARLY_END_S = 10.0  # a process that ends sooner counts as failed, and is restarted with a pause
-LONGEST_RESTART_PAUSE_S = 30.0
-MOST_FAILURES = 5  # in a row; if every process has that many, the supervisor gives up
+MAX_RESTART_PAUSE_S = 30.0
+MAX_FAILURES = 5  # in a row; if every process has that many, the supervisor gives up
 LOOP_STUCK_S = 30.0  # without a turn of the main loop, which turns every five seconds
 KILL_GRACE_S = 5.0  # that a process has beyond its own limit for stopping
 REPLACE_RETRY_S = 60.0  # until the next try to replace a process whose replacement did not start
@@ -237,7 +237,7 @@ class _Supervisor:
                 slot.worker = self._start(slot)
             except OSError as error:
                 _log.error("cannot start a process: %s", error)
-                slot.due = time.monotonic() + LONGEST_RESTART_PAUSE_S
+                slot.due = time.monotonic() + MAX_RESTART_PAUSE_S
                 if not self._any_ready:
                     self._end(EXIT_CRASHED)
             else:
@@ -312,13 +312,13 @@ class _Supervisor:
             )
             self._end(status)
             return
-        if all(other.worker is None and other.failures >= MOST_FAILURES for other in self._slots):
+        if all(other.worker is None and other.failures >= MAX_FAILURES for other in self._slots):
             _log.error("every worker process ends right after its start, the last one with %s", how)
             self._end(status)
             return
         pause = 0.0
         if slot.failures:
-            pause = min(2.0 ** (slot.failures - 1), LONGEST_RESTART_PAUSE_S)
+            pause = min(2.0 ** (slot.failures - 1), MAX_RESTART_PAUSE_S)
         slot.due = time.monotonic() + pause
         if slot.failures < 2:
             _log.warning("%s ended with %s after %.1f s; starting another", worker, how, lived)

@@ -1,4 +1,4 @@
-"""The permissions that docs/how-to/operate.md lists are enough for all acts, and all are needed."""
+"""The permissions in docs/how-to/operate.md are enough for all actions, and all are needed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from jobwire.ops import Operations, Selection
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.permissions import of_scripts
 from tests.integration.inspector.entries import IDENTITY, payload
-from tests.integration.ops.test_acts import CALLS, prepare
+from tests.integration.ops.test_actions import CALLS, prepare
 from tests.integration.test_acl import ROLES, as_user, denied
 
 PAGE = Path(__file__).resolve().parents[4] / "docs" / "how-to" / "operate.md"
@@ -50,7 +50,7 @@ def play(operations: Operations, client: Any) -> None:
     deleted = operations.delete(job)
     client.delete("queue:q")
     operations.undo(deleted.undo)
-    operations.unpause("nothing")  # an act that changes nothing
+    operations.unpause("nothing")  # an action that changes nothing
     operations.journal()
 
 

@@ -12,8 +12,8 @@ from textual.pilot import Pilot
 
 from harness.servers import Server
 from jobwire.console.top.app import TopApp
+from jobwire.console.top.data_screen import DataScreen
 from jobwire.console.top.rows import Rows
-from jobwire.console.top.section import Section
 from jobwire.ops import Operations, Role
 
 __all__ = ["Driver", "driving"]
@@ -49,16 +49,16 @@ class Driver:
         return "\n".join(strip.text for strip in strips)
 
     @property
-    def section(self) -> Section[Any]:
+    def data_screen(self) -> DataScreen[Any]:
         """The screen that is seen, also behind a question."""
-        section = self.app.section()
-        assert section is not None
-        return section
+        data_screen = self.app.data_screen()
+        assert data_screen is not None
+        return data_screen
 
     @property
     def rows(self) -> list[list[str]]:
         """The texts of the first table that is seen."""
-        return self.section.query(Rows).first().texts()
+        return self.data_screen.query(Rows).first().texts()
 
     async def press(self, *keys: str) -> None:
         """Press keys, one after the other."""
@@ -82,15 +82,15 @@ class Driver:
 
     async def read(self) -> None:
         """Let the screen be read once more."""
-        section = self.section
-        before = section.reads
+        data_screen = self.data_screen
+        before = data_screen.reads
         await self.press("f5")
-        await self.until(lambda: section.reads > before)
+        await self.until(lambda: data_screen.reads > before)
 
     async def open(self, key: str) -> None:
         """Open a tab, and wait until it was read."""
         await self.press(key)
-        await self.until(lambda: self.section.reads)
+        await self.until(lambda: self.data_screen.reads)
 
 
 @asynccontextmanager

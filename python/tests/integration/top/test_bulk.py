@@ -1,4 +1,4 @@
-"""Acts on thousands of jobs: filter, dry run, progress, stop, undo, groups."""
+"""Actions on thousands of jobs: filter, dry run, progress, stop, undo, groups."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_a_filtered_selection_is_deleted_and_put_back(server: Server) -> None:
             await drive.open("4")
             await drive.press("slash")
             await drive.write("class:Wanted error:order")
-            await drive.sees("200 in 598 of 6,000", "acts reach all")
+            await drive.sees("200 in 598 of 6,000", "actions reach all")
             await drive.press("X")
             await drive.sees("Delete 2,000 jobs of 6,000 in Retries?", "Wanted", "for 24 hours")
             await drive.press("n")
@@ -76,11 +76,11 @@ def test_a_change_goes_on_behind_the_screen_and_can_be_stopped(server: Server) -
             await drive.press("K")
             await drive.sees("Kill 6,000 jobs")
             await drive.press("y")
-            await drive.until(lambda: drive.app.desk.changes.all())
-            (change,) = drive.app.desk.changes.all()
+            await drive.until(lambda: drive.app.context.changes.all())
+            (change,) = drive.app.context.changes.all()
             await drive.press("s", "escape")
             await drive.until(lambda: change.ended)
-            assert drive.app.screen is drive.section
+            assert drive.app.screen is drive.data_screen
             if change.stopped:  # it may have been quicker than the key
                 assert client.zcard("retry") > 0
             assert client.zcard("retry") + client.zcard("dead") == JOBS

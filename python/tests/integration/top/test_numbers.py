@@ -40,7 +40,7 @@ def test_the_overview_says_the_same_on_every_recorded_database(server: Server) -
             await drive.open("1")
             for name, keys in databases().items():
                 load(client, keys)
-                await drive.section.update_data()
+                await drive.data_screen.update_data()
                 await drive.pilot.pause()
                 stats: Any = operations.inspector.stats()
                 shown = figures(drive)
@@ -55,7 +55,7 @@ def test_the_overview_says_the_same_on_every_recorded_database(server: Server) -
 
 
 def test_the_cursor_stays_on_its_row(server: Server) -> None:
-    """An act would otherwise hit the entry that has moved under the cursor."""
+    """An action would otherwise hit the entry that has moved under the cursor."""
     client = server.client()
     client.zadd("retry", {payload("Job", f"r{n}", **failure()): DUE + n for n in range(9)})
 
@@ -63,7 +63,7 @@ def test_the_cursor_stays_on_its_row(server: Server) -> None:
         async with driving(server) as drive:
             await drive.open("4")
             await drive.press("down", "down", "down", "down")
-            table = drive.section.query_one(Rows)
+            table = drive.data_screen.query_one(Rows)
             chosen = table.current
             client.zremrangebyrank("retry", 0, 1)
             await drive.sees("1-7 of 7")
@@ -72,7 +72,7 @@ def test_the_cursor_stays_on_its_row(server: Server) -> None:
             await drive.sees("1-8 of 8")
             assert (table.current, table.cursor_row) == (chosen, 3)
             await drive.press("x")
-            await drive.until(lambda: drive.app.screen is not drive.section)
+            await drive.until(lambda: drive.app.screen is not drive.data_screen)
             assert "r4" in drive.text
             await drive.press("y")
             await drive.sees("1-7 of 7")

@@ -13,7 +13,7 @@ from harness.servers import Server
 from jobwire import App
 from jobwire.ops import Operations
 from tests.integration.top.driving import driving
-from tests.integration.top.test_acts import fill
+from tests.integration.top.test_actions import fill
 from tests.samples import AT, DUE, payload
 from tests.workers import running
 
@@ -186,7 +186,7 @@ def test_hostile_text_is_shown_and_does_nothing(server: Server) -> None:
                 assert not CONTROL.search(drive.text)
                 await drive.press("escape", "down")
             await drive.press("end", "x")
-            await drive.until(lambda: drive.app.screen is not drive.section)
+            await drive.until(lambda: drive.app.screen is not drive.data_screen)
             assert not CONTROL.search(drive.text)
             await drive.press("y")
             await drive.until(lambda: drive.messages)

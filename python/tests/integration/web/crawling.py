@@ -13,7 +13,7 @@ from starlette.testclient import TestClient
 
 __all__ = ["Form", "Seen", "crawl", "parsed"]
 
-MOST_PAGES = 400
+MAX_PAGES = 400
 # Values for fields that a person fills in.
 TYPED = {"at": "15m", "in": "15m", "when": "15m", "label": "v1"}
 
@@ -91,7 +91,7 @@ def crawl(client: TestClient, start: Iterable[str], *, prefix: str = "") -> Seen
     seen = Seen()
     waiting = deque(start)
     known = set(waiting)
-    while waiting and len(seen.pages) < MOST_PAGES:
+    while waiting and len(seen.pages) < MAX_PAGES:
         path = waiting.popleft()
         answer: Any = client.get(path)
         seen.pages[path] = answer.status_code

@@ -18,7 +18,7 @@ from starlette.testclient import TestClient
 from harness.servers import Server
 from jobwire.console.web import access
 from jobwire.console.web.access import Passwords, Visitor, read_accounts
-from jobwire.console.web.attempts import FREE, MOST_ADDRESSES, MOST_WAITING, Attempts, address_of
+from jobwire.console.web.attempts import FREE, MAX_ADDRESSES, MAX_WAITING, Attempts, address_of
 from jobwire.errors import ConfigError
 from jobwire.web import WebApp
 
@@ -112,14 +112,14 @@ def test_many_wrong_passwords_wait_and_lock_no_person_out(
             assert {await status(thief, f"guess{n}") for n in range(FREE)} == {401}
             assert not slept
             new = asyncio.create_task(status(stranger, "pass:word"))
-            guesses = [asyncio.create_task(status(thief, f"g{n}")) for n in range(MOST_WAITING + 5)]
+            guesses = [asyncio.create_task(status(thief, f"g{n}")) for n in range(MAX_WAITING + 5)]
             assert await status(browser, "pass:word") == 200
             assert await status(away, "pass:word") == 200
             assert await status(thief, "") == 401  # no attempt
-            while len(slept) < MOST_WAITING:
+            while len(slept) < MAX_WAITING:
                 await asyncio.sleep(0)
             over.set()
-            assert sorted(await asyncio.gather(*guesses)) == [401] * (MOST_WAITING - 1) + [429] * 6
+            assert sorted(await asyncio.gather(*guesses)) == [401] * (MAX_WAITING - 1) + [429] * 6
             assert await new == 200
 
     with closing(app), caplog.at_level(logging.WARNING):
@@ -135,9 +135,9 @@ def test_many_wrong_passwords_wait_and_lock_no_person_out(
 
 def test_wrong_passwords_take_bounded_memory_and_are_forgotten() -> None:
     attempts = Attempts()
-    for number in range(MOST_ADDRESSES + 5):
+    for number in range(MAX_ADDRESSES + 5):
         attempts.wrong(f"10.{number}", "ada", 0.0)
-    assert len(attempts._addresses) == MOST_ADDRESSES
+    assert len(attempts._addresses) == MAX_ADDRESSES
     for _ in range(FREE):
         attempts.wrong("a", "ada", 0.0)
     assert attempts.pause("a", 599.0) == 2.0

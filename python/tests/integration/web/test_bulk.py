@@ -15,7 +15,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from harness.servers import Server, wait_until
-from jobwire.console.ops.changes import AT_A_TIME, MOST_ENDED, Change, Changes, Progress, batches
+from jobwire.console.ops.changes import AT_A_TIME, MAX_ENDED, Change, Changes, Progress, batches
 from jobwire.errors import ConfigError
 from jobwire.inspect import PeriodicEntry, PeriodicJobs
 from jobwire.ops import Operations, Role, Selection
@@ -41,7 +41,7 @@ class Browser:
         return words(answer.text)
 
     def forms(self, path: str, act: str) -> list[Form]:
-        """Return the forms of an act on a page."""
+        """Return the forms of an action on a page."""
         answer = self.client.get(path)
         assert answer.status_code == 200, answer.text
         return [form for form in parsed(answer.text, path)[1] if form.act == act]
@@ -74,7 +74,7 @@ def words(html: str) -> str:
 @pytest.fixture(autouse=True)
 def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the request of an undo wait for its end, however busy the machine is."""
-    monkeypatch.setattr("jobwire.console.web.acts.undo.WAIT_S", 60)
+    monkeypatch.setattr("jobwire.console.web.actions.undo.WAIT_S", 60)
 
 
 @contextmanager
@@ -260,7 +260,7 @@ def test_a_redaction_holds_for_the_sample(server: Server) -> None:
 def test_the_page_after_an_act_shows_its_result(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without a value that was read before the act, as if no time passed for the caches."""
+    """Without a value that was read before the action, as if no time passed for the caches."""
     ticks = itertools.count()
     clock = SimpleNamespace(monotonic=lambda: next(ticks) * 1e-6)
     monkeypatch.setattr("jobwire.console.web.site.time", clock)
@@ -347,7 +347,7 @@ def test_a_long_undo_has_a_page_with_its_progress(
 ) -> None:
     fill(server, 5000)
     before = snapshot(server.client())
-    monkeypatch.setattr("jobwire.console.web.acts.undo.WAIT_S", 0)
+    monkeypatch.setattr("jobwire.console.web.actions.undo.WAIT_S", 0)
     with visiting(server) as browser:
         path = browser.confirm("/bulk?place=retry&act=delete&class=B")
         browser.ended(path)
@@ -430,12 +430,12 @@ def test_four_changes_work_at_a_time_and_others_wait(server: Server) -> None:
 
 def test_the_memory_for_changes_is_bounded() -> None:
     changes = Changes()
-    for number in range(MOST_ENDED + 50):
+    for number in range(MAX_ENDED + 50):
         change = held(str(number), lambda change: None)
         changes.start(change)
         assert change.wait(60)
-    assert len(changes.all()) <= MOST_ENDED + 1
-    assert changes.all()[0].id == str(MOST_ENDED + 49)
+    assert len(changes.all()) <= MAX_ENDED + 1
+    assert changes.all()[0].id == str(MAX_ENDED + 49)
     works = [Held() for _ in range(AT_A_TIME)]
     for number, work in enumerate(works):
         changes.start(held(f"slow{number}", work))

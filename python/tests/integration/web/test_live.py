@@ -189,7 +189,7 @@ def test_a_hanging_redis_holds_neither_files_nor_other_visitors_for_long(server:
 def test_an_update_that_fails_is_logged_and_not_shown(
     server: Server, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def fail(visit: Any) -> Any:
+    def fail(context: Any) -> Any:
         raise RuntimeError("the inside")
 
     monkeypatch.setattr("jobwire.console.web.app.PAGES", (Address("/", fail),))

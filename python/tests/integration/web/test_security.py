@@ -18,12 +18,12 @@ from starlette.testclient import TestClient
 
 from harness.servers import Server, wait_until
 from jobwire.console.ops.changes import Change
+from jobwire.console.web.context import RequestContext
 from jobwire.console.web.guard import HEADERS, Guard
-from jobwire.console.web.routes import ACTS, MENU, PAGES, Address
+from jobwire.console.web.routes import ACTIONS, MENU, PAGES, Address
 from jobwire.console.web.serving import on_loopback
-from jobwire.console.web.visit import Visit
 from jobwire.inspect import Filter, PeriodicEntry, PeriodicJobs
-from jobwire.ops import LOWEST_ROLE, ROLES, Act, Operations, Role, Selection
+from jobwire.ops import LOWEST_ROLE, ROLES, Action, Operations, Role, Selection
 from jobwire.protocol.retry import encode_backtrace
 from jobwire.web import Visitor, WebApp, hide_arguments
 from tests.integration.inspector.entries import IDENTITY, payload
@@ -31,8 +31,8 @@ from tests.integration.ops.snapshot import snapshot
 from tests.integration.web.crawling import Form, Seen, crawl, parsed
 
 SECRET = "s"
-# Acts of the page that are not one act of the command layer: the act of a form.
-COMBINED: dict[str, Callable[[Form], Act]] = {
+# Actions of the page that are not one action of the command layer: the action of a form.
+COMBINED: dict[str, Callable[[Form], Action]] = {
     "bulk": lambda form: _asked(form, "act"),
     "stop-change": lambda form: "retry",  # the change that `world` starts
 }
@@ -54,14 +54,14 @@ def _asked(form: Form, name: str) -> Any:
 
 
 def needed(form: Form) -> Role:
-    """Return the lowest role that may send a form; an act without a row fails."""
+    """Return the lowest role that may send a form; an action without a row fails."""
     if form.act in COMBINED:
         act = COMBINED[form.act](form)
         filtered = parse_qs(urlsplit(form.action).query).keys() - {"place", "act"}
         if form.act == "bulk" and act in ("delete", "kill") and not filtered:
             return "admin"
         return LOWEST_ROLE[act]
-    assert form.act in get_args(Act), f"give the act {form.act!r} a row in COMBINED"
+    assert form.act in get_args(Action), f"give the act {form.act!r} a row in COMBINED"
     return LOWEST_ROLE[form.act]  # type: ignore[index]
 
 
@@ -174,9 +174,9 @@ def check_form(server: Server, form: Form, role: Role) -> None:
 def test_every_act_is_refused_below_its_role_and_done_in_it(
     server: Server, most: int | None
 ) -> None:
-    """Role x every act x every form of it that any page has; in the gate its first form."""
+    """Role x every action x every form of it that any page has; in the gate its first form."""
     _, by_act = all_forms(server)
-    assert set(by_act) == {act.name for act in ACTS}, "acts without a form, or the reverse"
+    assert set(by_act) == {act.name for act in ACTIONS}, "acts without a form, or the reverse"
     for forms in by_act.values():
         for form in forms[:most]:
             for role in ROLES:
@@ -209,7 +209,7 @@ def test_foreign_forms_are_refused_for_every_act(server: Server, case: str) -> N
         fields = {"token": Guard(SECRET).token(session, "ada"), "back": "/journal"} | changed
         if fields["token"] == "that of eve":
             fields["token"] = Guard(SECRET).token(session, "eve")
-        for act in ACTS:
+        for act in ACTIONS:
             answer = client.post(f"/acts/{act.name}", data=fields, headers=headers)
             assert answer.status_code == 403, act.name
             assert "form" in answer.text
@@ -437,7 +437,7 @@ def test_head_answers_like_get_and_opens_no_updates(server: Server) -> None:
 def test_an_unexpected_exception_is_logged_and_not_shown(
     server: Server, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def fail(visit: Visit) -> Any:
+    def fail(context: RequestContext) -> Any:
         raise RuntimeError("the inside")
 
     monkeypatch.setattr("jobwire.console.web.app.PAGES", (Address("/", fail),))
@@ -484,7 +484,7 @@ def test_authorize_decides_for_pages_acts_and_updates(
             path = page.path.replace("{id}", "x")
             assert client.get(path).status_code == 403
             assert client.get(path, headers={"accept": "text/event-stream"}).status_code == 403
-        for act in ACTS:
+        for act in ACTIONS:
             assert client.post(f"/acts/{act.name}").status_code == 403
             assert f"POST /acts/{act.name} refused: authorize returned no visitor" in caplog.text
         assert client.get("/", headers={"x-user": "ada"}).status_code == 200
@@ -549,7 +549,7 @@ def test_an_act_returns_to_a_page_of_ours(
     server: Server, back: str, ours: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # A slow one leads to its progress.
-    monkeypatch.setattr("jobwire.console.web.acts.undo.WAIT_S", 60)
+    monkeypatch.setattr("jobwire.console.web.actions.undo.WAIT_S", 60)
     client_of = server.client()
     client_of.zadd("dead", {payload("a"): 5})
     app = WebApp(server.url, authorize=lambda request: Visitor("ada", "admin"), secret=SECRET)

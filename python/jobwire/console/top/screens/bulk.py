@@ -1,4 +1,4 @@
-"""Acts on many entries: the dry run, the confirmation, and the progress."""
+"""Actions on many entries: the dry run, the confirmation, and the progress."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from textual.containers import VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
-from jobwire.console.ops.bulk import BulkAct, check_act
+from jobwire.console.ops.bulk import BulkAction, check_action
 from jobwire.console.ops.changes import Change, batches, progress_of, restoring
 from jobwire.console.ops.selection import Preview, Selection
-from jobwire.console.top.desk import Desk
-from jobwire.console.top.texts import Cell, Part, joined, one_line, shown
+from jobwire.console.top.context import ScreenContext
+from jobwire.console.top.styled_text import Cell, Part, joined, one_line, shown
 from jobwire.console.top.threads import in_thread, poster
 from jobwire.errors import JobwireError
 from jobwire.inspect.formats import clean, duration
@@ -32,10 +32,10 @@ BAR = 30  # columns
 
 
 class DryRun(ModalScreen[bool]):
-    """Counts the entries that an act would change, and asks.
+    """Counts the entries that an action would change, and asks.
 
     Args:
-        desk: The parts that all screens share.
+        context: The parts that all screens share.
         act: The act.
         chosen: The entries.
         where: Name of their place.
@@ -46,9 +46,11 @@ class DryRun(ModalScreen[bool]):
         Binding("n,escape,q", "give_up", "No"),
     ]
 
-    def __init__(self, desk: Desk, act: BulkAct, chosen: Selection, where: str) -> None:
+    def __init__(
+        self, context: ScreenContext, act: BulkAction, chosen: Selection, where: str
+    ) -> None:
         super().__init__()
-        self._desk, self._act, self._chosen, self._where = desk, act, chosen, where
+        self._screen_context, self._act, self._chosen, self._where = context, act, chosen, where
         self._stop = threading.Event()
         self.preview: Preview | None = None
 
@@ -74,7 +76,7 @@ class DryRun(ModalScreen[bool]):
             post(lambda: self._show([[line], ["n  give up"]]))
 
         def run() -> Preview:
-            return self._desk.operations.preview(
+            return self._screen_context.operations.preview(
                 self._chosen, progress=progress, enough=self._stop.is_set
             )
 
@@ -121,7 +123,7 @@ class ChangeView(ModalScreen[None]):
     """The progress of a change of many jobs; it goes on if this is closed.
 
     Args:
-        desk: The parts that all screens share.
+        context: The parts that all screens share.
         change: The change.
     """
 
@@ -131,9 +133,9 @@ class ChangeView(ModalScreen[None]):
         Binding("escape,q,enter", "close", "Close"),
     ]
 
-    def __init__(self, desk: Desk, change: Change) -> None:
+    def __init__(self, context: ScreenContext, change: Change) -> None:
         super().__init__()
-        self._desk, self.change = desk, change
+        self._screen_context, self.change = context, change
 
     def compose(self) -> ComposeResult:
         """Yield the widgets."""
@@ -168,7 +170,7 @@ class ChangeView(ModalScreen[None]):
 
     @property
     def _can_undo(self) -> bool:
-        return bool(self.change.progress.undo) and self._desk.permits("undo")
+        return bool(self.change.progress.undo) and self._screen_context.permits("undo")
 
     def action_stop(self) -> None:
         """Let the change end after its batch."""
@@ -177,14 +179,16 @@ class ChangeView(ModalScreen[None]):
 
     @work
     async def _stop(self) -> None:
-        await in_thread(lambda: self._desk.changes.stop(self.change.id))
+        await in_thread(lambda: self._screen_context.changes.stop(self.change.id))
 
     def action_undo(self) -> None:
         """Put back what the change deleted."""
         if self.change.ended and self._can_undo:
-            undoing = undo_change(self._desk, self.change.progress.undo, self.change.target)
+            undoing = undo_change(
+                self._screen_context, self.change.progress.undo, self.change.target
+            )
             try:
-                self._desk.changes.start(undoing)
+                self._screen_context.changes.start(undoing)
             except JobwireError as error:
                 self.app.notify(clean(str(error)), severity="error", markup=False)
                 return
@@ -196,7 +200,7 @@ class ChangeView(ModalScreen[None]):
 
 
 async def ask_and_start(
-    app: App[Any], desk: Desk, act: BulkAct, chosen: Selection, where: str
+    app: App[Any], context: ScreenContext, act: BulkAction, chosen: Selection, where: str
 ) -> bool:
     """Show the dry run, start the change if the person agrees, and show its progress.
 
@@ -205,39 +209,39 @@ async def ask_and_start(
     """
     states = None
     try:
-        check_act(act, chosen.place)
-        if not await app.push_screen_wait(DryRun(desk, act, chosen, where)):
+        check_action(act, chosen.place)
+        if not await app.push_screen_wait(DryRun(context, act, chosen, where)):
             return False
-        states = desk.operations.bulk(act, chosen)
+        states = context.operations.bulk(act, chosen)
         first = await in_thread(partial(next, states))
         change = Change(
             id=first.id,
             act=act,
             target=f"{where} ({chosen.describe()})",
-            person=desk.operations.person,
+            person=context.operations.person,
             work=batches(states),
-            at=desk.clock(),
+            at=context.clock(),
             progress=progress_of(first),
         )
-        desk.changes.start(change)
+        context.changes.start(change)
     except JobwireError as error:
         if states is not None:
             await in_thread(states.close)  # it writes the end of the change into the journal
         app.notify(clean(str(error)), severity="error", markup=False)
         return False
-    await app.push_screen_wait(ChangeView(desk, change))
+    await app.push_screen_wait(ChangeView(context, change))
     return True
 
 
-def undo_change(desk: Desk, undo_id: str, target: str) -> Change:
+def undo_change(context: ScreenContext, undo_id: str, target: str) -> Change:
     """Return the change that puts back what a deletion took away."""
     return Change(
         id=f"undo-{undo_id}",
         act="undo",
         target=target,
-        person=desk.operations.person,
-        work=restoring(desk.operations, undo_id),
-        at=desk.clock(),
+        person=context.operations.person,
+        work=restoring(context.operations, undo_id),
+        at=context.clock(),
     )
 
 

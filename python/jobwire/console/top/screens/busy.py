@@ -11,12 +11,12 @@ from textual.widgets import DataTable, Static
 
 from jobwire.console.ops.doctor import SILENT_S
 from jobwire.console.ops.locate import Whereabouts
-from jobwire.console.ops.roles import Act
-from jobwire.console.top.desk import Desk
+from jobwire.console.ops.roles import Action
+from jobwire.console.top.context import ScreenContext
+from jobwire.console.top.data_screen import DataScreen, action_key
 from jobwire.console.top.rows import Column, Row, Rows
 from jobwire.console.top.screens.job import JobView
-from jobwire.console.top.section import Section, act_key
-from jobwire.console.top.texts import Cell, Part, one_line, shown
+from jobwire.console.top.styled_text import Cell, Part, one_line, shown
 from jobwire.inspect import ProcessInfo, Work
 from jobwire.inspect.formats import ago, duration
 from jobwire.text import counted
@@ -40,7 +40,7 @@ JOBS = [
     Column("queue", 14),
     Column("process", 26, spare=True),
 ]
-MOST = 500  # rows
+MAX_ROWS = 500  # rows
 WORDS = {
     "quiet": ("Let it fetch no more", "will fetch no more"),
     "stop": ("Stop", "will stop"),
@@ -49,29 +49,29 @@ WORDS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
+class BusyData:
     """The processes and the running jobs, of one read."""
 
     processes: list[ProcessInfo]
     works: list[Work]
 
 
-class Busy(Section[Read]):
+class Busy(DataScreen[BusyData]):
     """Processes and running jobs.
 
     Args:
-        desk: The parts that all screens share.
+        context: The parts that all screens share.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        act_key("Q", "quiet", "Quiet"),
-        act_key("S", "stop", "Stop"),
-        act_key("D", "dump", "Log threads"),
+        action_key("Q", "quiet", "Quiet"),
+        action_key("S", "stop", "Stop"),
+        action_key("D", "dump", "Log threads"),
         Binding("tab", "app.focus_next", "Other table"),
     ]
 
-    def __init__(self, desk: Desk) -> None:
-        super().__init__(desk, "busy")
+    def __init__(self, context: ScreenContext) -> None:
+        super().__init__(context, "busy")
         self._works: dict[str, Work] = {}
 
     def body(self) -> ComposeResult:
@@ -80,24 +80,26 @@ class Busy(Section[Read]):
         yield Static("Running jobs", classes="name", markup=False)
         yield Rows(*JOBS, id="works")
 
-    def read_data(self) -> Read:
+    def read_data(self) -> BusyData:
         """Return both."""
-        inspector = self.desk.operations.inspector
-        return Read(inspector.processes(), inspector.works())
+        inspector = self.context.operations.inspector
+        return BusyData(inspector.processes(), inspector.works())
 
-    def show_data(self, data: Read) -> None:
+    def show_data(self, data: BusyData) -> None:
         """Show both."""
-        now = self.desk.clock()
+        now = self.context.clock()
         self._works = {f"{one.identity} {one.thread}": one for one in data.works}
-        processes = [Row(one.identity, process_cells(one, now)) for one in data.processes[:MOST]]
+        processes = [
+            Row(one.identity, process_cells(one, now)) for one in data.processes[:MAX_ROWS]
+        ]
         self.query_one("#processes", Rows).fill(processes)
-        works = [Row(key, _work_cells(one, now)) for key, one in [*self._works.items()][:MOST]]
+        works = [Row(key, _work_cells(one, now)) for key, one in [*self._works.items()][:MAX_ROWS]]
         self.query_one("#works", Rows).fill(works)
         busy = sum(process.busy for process in data.processes)
         slots = sum(process.concurrency for process in data.processes)
         line = f"{counted(len(data.processes), 'process')}, {busy:,} of {slots:,} slots busy"
-        if len(data.processes) > MOST or len(data.works) > MOST:
-            line += f"; the first {MOST} of each are shown"
+        if len(data.processes) > MAX_ROWS or len(data.works) > MAX_ROWS:
+            line += f"; the first {MAX_ROWS} of each are shown"
         self.say(line)
 
     def on_data_table_row_selected(self, event: DataTable.RowSelected) -> None:
@@ -107,9 +109,9 @@ class Busy(Section[Read]):
         one = self._works.get(self.query_one("#works", Rows).current or "")
         if one is not None:
             known = Whereabouts("running", one.job, identity=one.identity, queue=one.queue)
-            self.app.push_screen(JobView(self.desk, self.tab, one.job.jid or "", known))
+            self.app.push_screen(JobView(self.context, self.tab, one.job.jid or "", known))
 
-    async def perform(self, act: Act) -> None:
+    async def perform(self, act: Action) -> None:
         """Send a signal to the process under the cursor."""
         identity = self.query_one("#processes", Rows).current
         if identity is None:
@@ -118,7 +120,7 @@ class Busy(Section[Read]):
         question, done = WORDS[act]
         if not await self.confirmed(f"{question}: process {shown(identity, 80)}?"):
             return
-        operations = self.desk.operations
+        operations = self.context.operations
         sends = {"quiet": operations.quiet, "stop": operations.stop, "dump": operations.dump}
 
         def send() -> bool:

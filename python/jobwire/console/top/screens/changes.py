@@ -6,25 +6,25 @@ from textual.app import ComposeResult
 from textual.widgets import DataTable
 
 from jobwire.console.ops.changes import Change
-from jobwire.console.top.desk import Desk
+from jobwire.console.top.context import ScreenContext
+from jobwire.console.top.data_screen import DataScreen
 from jobwire.console.top.rows import Column, Row, Rows
 from jobwire.console.top.screens.bulk import ChangeView, change_line
-from jobwire.console.top.section import Section
-from jobwire.console.top.texts import Cell, shown
+from jobwire.console.top.styled_text import Cell, shown
 from jobwire.inspect.formats import ago
 
 __all__ = ["ChangeList"]
 
 
-class ChangeList(Section[list[Change]]):
+class ChangeList(DataScreen[list[Change]]):
     """The changes of this program, the newest first.
 
     Args:
-        desk: The parts that all screens share.
+        context: The parts that all screens share.
     """
 
-    def __init__(self, desk: Desk) -> None:
-        super().__init__(desk, "changes")
+    def __init__(self, context: ScreenContext) -> None:
+        super().__init__(context, "changes")
         self._changes: dict[str, Change] = {}
 
     def body(self) -> ComposeResult:
@@ -38,11 +38,11 @@ class ChangeList(Section[list[Change]]):
 
     def read_data(self) -> list[Change]:
         """Return the changes."""
-        return self.desk.changes.all()
+        return self.context.changes.all()
 
     def show_data(self, data: list[Change]) -> None:
         """Show them."""
-        now = self.desk.clock()
+        now = self.context.clock()
         self._changes = {change.id: change for change in data}
         rows = [
             Row(
@@ -64,4 +64,4 @@ class ChangeList(Section[list[Change]]):
         """Show the progress of one change."""
         change = self._changes.get(self.query_one(Rows).current or "")
         if change is not None:
-            self.app.push_screen(ChangeView(self.desk, change))
+            self.app.push_screen(ChangeView(self.context, change))

@@ -7,9 +7,9 @@ from textual.containers import VerticalScroll
 from textual.widgets import Static
 
 from jobwire.console.ops.doctor import Finding
-from jobwire.console.top.desk import Desk
-from jobwire.console.top.section import Section
-from jobwire.console.top.texts import Cell, Part, joined
+from jobwire.console.top.context import ScreenContext
+from jobwire.console.top.data_screen import DataScreen
+from jobwire.console.top.styled_text import Cell, Part, joined
 from jobwire.inspect.formats import clean
 from jobwire.text import counted
 
@@ -18,17 +18,17 @@ __all__ = ["Doctor"]
 STYLES = {"error": "bad", "warning": "warn", "note": "name"}
 
 
-class Doctor(Section[list[Finding]]):
+class Doctor(DataScreen[list[Finding]]):
     """The findings of the doctor.
 
     Args:
-        desk: The parts that all screens share.
+        context: The parts that all screens share.
     """
 
     polled = False
 
-    def __init__(self, desk: Desk) -> None:
-        super().__init__(desk, "doctor")
+    def __init__(self, context: ScreenContext) -> None:
+        super().__init__(context, "doctor")
 
     def body(self) -> ComposeResult:
         """Yield the text."""
@@ -37,7 +37,7 @@ class Doctor(Section[list[Finding]]):
 
     def read_data(self) -> list[Finding]:
         """Return the findings."""
-        return self.desk.operations.doctor()
+        return self.context.operations.doctor()
 
     def show_data(self, data: list[Finding]) -> None:
         """Show the findings, errors first."""

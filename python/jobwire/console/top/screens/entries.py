@@ -12,21 +12,21 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.widgets import DataTable
 
-from jobwire.console.ops.bulk import BulkAct
+from jobwire.console.ops.bulk import BulkAction
 from jobwire.console.ops.locate import Whereabouts
 from jobwire.console.ops.paging import digest
-from jobwire.console.ops.roles import Act
+from jobwire.console.ops.roles import Action
 from jobwire.console.ops.selection import Selection
-from jobwire.console.top.desk import Desk
+from jobwire.console.top.context import ScreenContext
+from jobwire.console.top.data_screen import DataScreen, action_key
 from jobwire.console.top.dialogs import AskLine
 from jobwire.console.top.filtering import HELP, parse, written
-from jobwire.console.top.looking import MOST_HITS, Found, look
 from jobwire.console.top.rows import Column, Row, Rows
-from jobwire.console.top.screens.acting import POSSIBLE, act_on_entry
+from jobwire.console.top.scan import MAX_HITS, Found, scan
 from jobwire.console.top.screens.bulk import ask_and_start
+from jobwire.console.top.screens.entry_actions import POSSIBLE, act_on_entry
 from jobwire.console.top.screens.job import JobView
-from jobwire.console.top.section import Section, act_key
-from jobwire.console.top.texts import Cell, Part, one_line, shown
+from jobwire.console.top.styled_text import Cell, Part, one_line, shown
 from jobwire.console.top.threads import in_thread, poster
 from jobwire.errors import ConfigError, JobwireError
 from jobwire.inspect.entry import QUEUE, Entry
@@ -35,7 +35,7 @@ from jobwire.inspect.formats import ago, clean, duration
 
 __all__ = ["Entries", "place_name"]
 
-PAGE = 50  # entries, if the terminal has room for so many
+MAX_PAGE_ROWS = 50  # entries, if the terminal has room for so many
 TITLES = {
     "schedule": "Scheduled",
     "retry": "Retries",
@@ -98,11 +98,11 @@ class Shown:
     total: int
 
 
-class Entries(Section[Shown | None]):
+class Entries(DataScreen[Shown | None]):
     """The entries of one place.
 
     Args:
-        desk: The parts that all screens share.
+        context: The parts that all screens share.
         tab: Name of its tab.
         place: `schedule`, `retry`, `dead`, `unreadable` or `queue:<name>`.
         group: Key of a group of failures, to show its entries only.
@@ -111,24 +111,30 @@ class Entries(Section[Shown | None]):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("slash", "filter", "Filter"),
-        act_key("r", "retry", "Retry"),
-        act_key("a", "add_to_queue", "Enqueue"),
-        act_key("k", "kill", "Kill"),
-        act_key("x", "delete", "Delete"),
-        act_key("t", "reschedule", "When"),
-        act_key("R", "retry", "Retry all that match", on_all=True, shown=False),
-        act_key("A", "add_to_queue", "Enqueue all that match", on_all=True, shown=False),
-        act_key("K", "kill", "Kill all that match", on_all=True, shown=False),
-        act_key("X", "delete", "Delete all that match", on_all=True, shown=False),
-        act_key("C", "clear", "Clear", shown=False),
+        action_key("r", "retry", "Retry"),
+        action_key("a", "add_to_queue", "Enqueue"),
+        action_key("k", "kill", "Kill"),
+        action_key("x", "delete", "Delete"),
+        action_key("t", "reschedule", "When"),
+        action_key("R", "retry", "Retry all that match", on_all=True, shown=False),
+        action_key("A", "add_to_queue", "Enqueue all that match", on_all=True, shown=False),
+        action_key("K", "kill", "Kill all that match", on_all=True, shown=False),
+        action_key("X", "delete", "Delete all that match", on_all=True, shown=False),
+        action_key("C", "clear", "Clear", shown=False),
         Binding("n", "turn(1)", "Next"),
         Binding("p", "turn(-1)", "Previous", show=False),
     ]
 
     def __init__(
-        self, desk: Desk, tab: str, place: str, *, group: str | None = None, group_name: str = ""
+        self,
+        context: ScreenContext,
+        tab: str,
+        place: str,
+        *,
+        group: str | None = None,
+        group_name: str = "",
     ) -> None:
-        super().__init__(desk, tab, place_name(place))
+        super().__init__(context, tab, place_name(place))
         self.place = place
         self.group = group
         self._group_name = group_name
@@ -159,11 +165,11 @@ class Entries(Section[Shown | None]):
         return self.place in ("schedule", "retry") or self.place.startswith(QUEUE)
 
     @property
-    def _possible(self) -> tuple[Act, ...]:
+    def _possible(self) -> tuple[Action, ...]:
         return POSSIBLE.get(self.place, ("delete",))
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Hide the keys of acts that this place, or the role, does not allow."""
+        """Hide the keys of actions that this place, or the role, does not allow."""
         if action in ("act", "act_on_all") and parameters[0] not in (*self._possible, "clear"):
             return False
         return super().check_action(action, parameters)
@@ -185,12 +191,12 @@ class Entries(Section[Shown | None]):
         if self._filtered:
             return None
         start = self._start
-        page = self.desk.operations.page(
+        page = self.context.operations.page(
             self.place, start=start, count=self._per_page, rising=self._rising
         )
         if not page.entries and start and page.total:  # the place has become shorter
             self._start = start = (page.total - 1) // self._per_page * self._per_page
-            page = self.desk.operations.page(
+            page = self.context.operations.page(
                 self.place, start=start, count=self._per_page, rising=self._rising
             )
         return self._made(page.entries, start, page.total)
@@ -198,7 +204,7 @@ class Entries(Section[Shown | None]):
     def show_data(self, data: Shown | None) -> None:
         """Show the page."""
         table = self.query_one(Rows)
-        self._per_page = max(min(table.size.height - 1, PAGE), 5)
+        self._per_page = max(min(table.size.height - 1, MAX_PAGE_ROWS), 5)
         if data is None or self._filtered:
             return
         self._shown = data
@@ -218,7 +224,7 @@ class Entries(Section[Shown | None]):
         return [Cell(f"   {keys}: all that match", "dim")]
 
     def _made(self, entries: Iterable[Entry], start: int, total: int) -> Shown:
-        now = self.desk.clock()
+        now = self.context.clock()
         rows: list[Row] = []
         named: dict[str, Entry] = {}
         for one in entries:
@@ -277,7 +283,7 @@ class Entries(Section[Shown | None]):
 
     @work(exclusive=True, group="search")
     async def _search(self) -> None:
-        """Find the entries that match, in a thread, until `MOST_HITS` are found."""
+        """Find the entries that match, in a thread, until `MAX_HITS` are found."""
         self._stop = stop = threading.Event()
         self._searching = True
         post = poster()
@@ -289,10 +295,10 @@ class Entries(Section[Shown | None]):
             post(lambda: None if stop.is_set() else self._show_found(made, line))
 
         def run() -> tuple[Found, Shown]:
-            found = look(
-                self.desk.operations,
+            found = scan(
+                self.context.operations,
                 self.selection,
-                now=self.desk.clock(),
+                now=self.context.clock(),
                 rising=self._rising,
                 stop=stop,
                 report=report,
@@ -325,8 +331,8 @@ class Entries(Section[Shown | None]):
 
     def _summary(self, found: Found, *, stopped: bool) -> str:
         line = f"{self._what()}: {found.matched:,} in {found.seen:,} of {found.total:,}"
-        if found.matched >= MOST_HITS:
-            return f"{line}, more may follow; acts reach all"
+        if found.matched >= MAX_HITS:
+            return f"{line}, more may follow; actions reach all"
         return f"{line}; stopped" if stopped else f"{line} (esc: all)"
 
     def _what(self) -> str:
@@ -361,21 +367,21 @@ class Entries(Section[Shown | None]):
         """Stop the search."""
         self._stop.set()
 
-    # -- acts
+    # -- actions
 
     def on_data_table_row_selected(self, event: DataTable.RowSelected) -> None:
         """Open the page of the job."""
         if (one := self._chosen()) is not None:
             queue = self.place.removeprefix(QUEUE) if self.place.startswith(QUEUE) else one.queue
             known = Whereabouts(self.place, one, queue=queue)
-            self.app.push_screen(JobView(self.desk, self.tab, one.jid or "", known))
+            self.app.push_screen(JobView(self.context, self.tab, one.jid or "", known))
 
     def _chosen(self) -> Entry | None:
         key = self.query_one(Rows).current
         return None if key is None else self._shown.entries.get(key)
 
-    async def perform(self, act: Act) -> None:
-        """Do an act on the entry under the cursor, or clear the place."""
+    async def perform(self, act: Action) -> None:
+        """Do an action on the entry under the cursor, or clear the place."""
         if act == "clear":
             await self._clear()
             return
@@ -395,10 +401,10 @@ class Entries(Section[Shown | None]):
             self._shown.rows[:] = [row for row in self._shown.rows if row.key != key]
             self.query_one(Rows).fill(self._shown.rows)
 
-    async def perform_on_all(self, act: Act) -> None:
-        """Show the dry run of an act on all that match, and start it if the person agrees."""
-        bulk: BulkAct = act  # type: ignore[assignment]
-        if await ask_and_start(self.app, self.desk, bulk, self.selection, self.heading):
+    async def perform_on_all(self, act: Action) -> None:
+        """Show the dry run of an action on all that match, and start it if the person agrees."""
+        bulk: BulkAction = act  # type: ignore[assignment]
+        if await ask_and_start(self.app, self.context, bulk, self.selection, self.heading):
             self.action_read_again()
 
     async def _clear(self) -> None:
@@ -408,7 +414,7 @@ class Entries(Section[Shown | None]):
             "They can be put back for 24 hours.",
         ):
             return
-        deleted = await self.attempt(lambda: self.desk.operations.clear(self.place))
+        deleted = await self.attempt(lambda: self.context.operations.clear(self.place))
         if deleted is not None:
             self.tell(f"deleted {deleted.count:,}; undo in the journal")
 

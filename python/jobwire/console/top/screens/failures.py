@@ -9,17 +9,17 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.widgets import DataTable
 
-from jobwire.console.ops.bulk import BulkAct
+from jobwire.console.ops.bulk import BulkAction
 from jobwire.console.ops.groups import FailureGroup, FailureGroups, FailureSet
-from jobwire.console.ops.roles import Act
+from jobwire.console.ops.roles import Action
 from jobwire.console.ops.selection import Selection
-from jobwire.console.top.desk import Desk
+from jobwire.console.top.context import ScreenContext
+from jobwire.console.top.data_screen import DataScreen, action_key
 from jobwire.console.top.rows import Column, Row, Rows
-from jobwire.console.top.screens.acting import POSSIBLE
 from jobwire.console.top.screens.bulk import ask_and_start
 from jobwire.console.top.screens.entries import Entries, place_name
-from jobwire.console.top.section import Section, act_key
-from jobwire.console.top.texts import Cell, Part, shown
+from jobwire.console.top.screens.entry_actions import POSSIBLE
+from jobwire.console.top.styled_text import Cell, Part, shown
 from jobwire.console.top.threads import poster
 from jobwire.inspect.formats import ago
 from jobwire.text import counted
@@ -27,27 +27,27 @@ from jobwire.text import counted
 __all__ = ["Failures"]
 
 EXAMINED = 5_000  # entries of each set; the key `a` examines all
-MOST = 500  # rows
+MAX_ROWS = 500  # rows
 SETS: tuple[FailureSet, ...] = ("retry", "dead")
 
 
-class Failures(Section[FailureGroups]):
+class Failures(DataScreen[FailureGroups]):
     """Groups of failures; a group with entries in both sets has two rows.
 
     Args:
-        desk: The parts that all screens share.
+        context: The parts that all screens share.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        act_key("R", "retry", "Retry group", on_all=True),
-        act_key("K", "kill", "Kill group", on_all=True),
-        act_key("X", "delete", "Delete group", on_all=True),
+        action_key("R", "retry", "Retry group", on_all=True),
+        action_key("K", "kill", "Kill group", on_all=True),
+        action_key("X", "delete", "Delete group", on_all=True),
         Binding("a", "examine_all", "Examine all"),
     ]
     polled = False
 
-    def __init__(self, desk: Desk) -> None:
-        super().__init__(desk, "failures")
+    def __init__(self, context: ScreenContext) -> None:
+        super().__init__(context, "failures")
         self._groups: dict[str, tuple[FailureGroup, FailureSet]] = {}
         self._examine: int | None = EXAMINED
 
@@ -75,11 +75,11 @@ class Failures(Section[FailureGroups]):
             line = f"reading the failures: {seen:,} of {total:,}"
             self._post(lambda: self.say(line) if self.alive else None)
 
-        return self.desk.operations.groups(SETS, examine=self._examine, progress=progress)
+        return self.context.operations.groups(SETS, examine=self._examine, progress=progress)
 
     def show_data(self, data: FailureGroups) -> None:
         """Show the groups."""
-        now = self.desk.clock()
+        now = self.context.clock()
         self._groups = {
             f"{group.key} {place}": (group, place)
             for group in data.groups
@@ -87,7 +87,7 @@ class Failures(Section[FailureGroups]):
             if group.places.get(place)
         }
         rows = [Row(key, tuple(_cells(*pair, now))) for key, pair in self._groups.items()]
-        self.query_one(Rows).fill(rows[:MOST])
+        self.query_one(Rows).fill(rows[:MAX_ROWS])
         groups = counted(len(data.groups), "group")
         line = f"{groups} in {data.seen:,} of {data.total:,} jobs; F5: again"
         if data.seen < data.total:
@@ -111,11 +111,11 @@ class Failures(Section[FailureGroups]):
             group, place = chosen
             name = shown(f"{group.error_class} in {group.job_class or '?'}", 60)
             self.app.push_screen(
-                Entries(self.desk, self.tab, place, group=group.key, group_name=name)
+                Entries(self.context, self.tab, place, group=group.key, group_name=name)
             )
 
-    async def perform_on_all(self, act: Act) -> None:
-        """Do an act on all jobs of the group under the cursor."""
+    async def perform_on_all(self, act: Action) -> None:
+        """Do an action on all jobs of the group under the cursor."""
         chosen = self._chosen()
         if chosen is None:
             self.warn("there is no group under the cursor")
@@ -124,9 +124,9 @@ class Failures(Section[FailureGroups]):
         if act not in POSSIBLE[place]:
             self.warn(f"{act} is not possible for the dead jobs")
             return
-        bulk: BulkAct = act  # type: ignore[assignment]
+        bulk: BulkAction = act  # type: ignore[assignment]
         selection = Selection(place=place, group=group.key)
-        if await ask_and_start(self.app, self.desk, bulk, selection, place_name(place)):
+        if await ask_and_start(self.app, self.context, bulk, selection, place_name(place)):
             self.action_read_again()
 
 

@@ -14,11 +14,11 @@ from textual.widgets import Static
 from jobwire.console.ops.explain import Explanation
 from jobwire.console.ops.locate import Whereabouts
 from jobwire.console.ops.paging import digest
-from jobwire.console.ops.roles import Act
-from jobwire.console.top.desk import Desk
-from jobwire.console.top.screens.acting import POSSIBLE, act_on_entry
-from jobwire.console.top.section import Section, act_key
-from jobwire.console.top.texts import Cell, Part, joined, shown
+from jobwire.console.ops.roles import Action
+from jobwire.console.top.context import ScreenContext
+from jobwire.console.top.data_screen import DataScreen, action_key
+from jobwire.console.top.screens.entry_actions import POSSIBLE, act_on_entry
+from jobwire.console.top.styled_text import Cell, Part, joined, shown
 from jobwire.inspect.display import CANCELLED
 from jobwire.inspect.entry import QUEUE, Entry
 from jobwire.inspect.formats import ago, clean, duration, iso
@@ -27,9 +27,9 @@ from jobwire.text import visible
 __all__ = ["JobView"]
 
 EXAMINED = 1_000  # jobs of each queue and entries of each set
-MOST_VALUE = 10_000  # characters of one value
-MOST_LINES = 100  # of a backtrace, or of the payload
-LONGEST_LINE = 400
+MAX_VALUE_CHARS = 10_000  # characters of one value
+MAX_LINES = 100  # of a backtrace, or of the payload
+MAX_LINE_CHARS = 400
 EVENTS = {
     "created_at": "created",
     "enqueued_at": "enqueued",
@@ -39,11 +39,11 @@ EVENTS = {
 SCORES = {"retry": "next attempt", "schedule": "due", "dead": "died", "unreadable": "set aside"}
 
 
-class JobView(Section[Explanation]):
+class JobView(DataScreen[Explanation]):
     """The page of one job.
 
     Args:
-        desk: The parts that all screens share.
+        context: The parts that all screens share.
         tab: Name of the tab from which it was opened.
         jid: The job id.
         known: Its place in a set or a queue, if that is known.
@@ -51,17 +51,19 @@ class JobView(Section[Explanation]):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "back", "Back"),
-        act_key("r", "retry", "Retry"),
-        act_key("a", "add_to_queue", "Enqueue"),
-        act_key("k", "kill", "Kill"),
-        act_key("x", "delete", "Delete"),
-        act_key("t", "reschedule", "When"),
-        act_key("e", "cancel", "Cancel"),
+        action_key("r", "retry", "Retry"),
+        action_key("a", "add_to_queue", "Enqueue"),
+        action_key("k", "kill", "Kill"),
+        action_key("x", "delete", "Delete"),
+        action_key("t", "reschedule", "When"),
+        action_key("e", "cancel", "Cancel"),
     ]
     polled = False
 
-    def __init__(self, desk: Desk, tab: str, jid: str, known: Whereabouts | None = None) -> None:
-        super().__init__(desk, tab, "Job")
+    def __init__(
+        self, context: ScreenContext, tab: str, jid: str, known: Whereabouts | None = None
+    ) -> None:
+        super().__init__(context, tab, "Job")
         self.jid = jid
         self._known = known
         self._entry: Entry | None = None
@@ -73,7 +75,7 @@ class JobView(Section[Explanation]):
 
     def read_data(self) -> Explanation:
         """Return where the job is: looked up by its place, or searched for by its id."""
-        operations = self.desk.operations
+        operations = self.context.operations
         if (known := self._still()) is not None:
             return operations.explain(self.jid, known=known)
         return operations.explain(self.jid, examine=EXAMINED, in_sets=EXAMINED)
@@ -88,7 +90,7 @@ class JobView(Section[Explanation]):
             return known if self.reads == 0 else None
         if one.score is None:
             return None
-        found = self.desk.operations.entry_at(
+        found = self.context.operations.entry_at(
             one.place,  # type: ignore[arg-type]
             one.score,
             one.jid or "",
@@ -104,15 +106,15 @@ class JobView(Section[Explanation]):
         )
         self._entry = None if at is None else at.job
         job = data.places[0].job if data.places else None
-        lines: list[list[Part]] = [*_places(data, self.desk.clock()), [""], *_reasons(data)]
+        lines: list[list[Part]] = [*_places(data, self.context.clock()), [""], *_reasons(data)]
         if job is not None:
-            lines += [[""], *_job_lines(job, self.desk.clock())]
+            lines += [[""], *_job_lines(job, self.context.clock())]
         self.query_one("#job", Static).update(joined(lines))
         self.say("F5 reads it again")
         self.refresh_bindings()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Hide the acts that the place of the job, or the role, does not allow."""
+        """Hide the actions that the place of the job, or the role, does not allow."""
         if action == "act" and parameters[0] != "cancel":
             place = "" if self._entry is None else self._entry.place
             possible = POSSIBLE.get(place, ("delete",) if place.startswith(QUEUE) else ())
@@ -120,11 +122,11 @@ class JobView(Section[Explanation]):
                 return False
         return super().check_action(action, parameters)
 
-    async def perform(self, act: Act) -> None:
-        """Do an act on the job."""
+    async def perform(self, act: Action) -> None:
+        """Do an action on the job."""
         if act == "cancel":
             if await self.confirmed(f"Cancel {shown(self.jid, 60)}?"):
-                answer = await self.attempt(lambda: self.desk.operations.cancel(self.jid))
+                answer = await self.attempt(lambda: self.context.operations.cancel(self.jid))
                 if answer is not None:
                     self.tell(f"{self.jid} {CANCELLED[answer.place]}")
         elif self._entry is not None:
@@ -158,25 +160,27 @@ def _reasons(data: Explanation) -> Iterator[list[Part]]:
 
 def _job_lines(job: Entry, now: float) -> Iterator[list[Part]]:
     if job.problem:
-        yield [Cell("problem  ", "name"), Cell(shown(job.problem, LONGEST_LINE), "bad")]
+        yield [Cell("problem  ", "name"), Cell(shown(job.problem, MAX_LINE_CHARS), "bad")]
         yield [Cell("payload", "name")]
-        yield from _cut_lines(visible(job.text[:MOST_VALUE]).splitlines() or [""], len(job.text))
+        yield from _cut_lines(
+            visible(job.text[:MAX_VALUE_CHARS]).splitlines() or [""], len(job.text)
+        )
         return
-    yield [Cell("class    ", "name"), shown(job.display_class, LONGEST_LINE)]
-    yield [Cell("queue    ", "name"), shown(job.queue, LONGEST_LINE)]
+    yield [Cell("class    ", "name"), shown(job.display_class, MAX_LINE_CHARS)]
+    yield [Cell("queue    ", "name"), shown(job.queue, MAX_LINE_CHARS)]
     if job.tags:
-        yield [Cell("tags     ", "name"), shown(", ".join(map(str, job.tags)), LONGEST_LINE)]
+        yield [Cell("tags     ", "name"), shown(", ".join(map(str, job.tags)), MAX_LINE_CHARS)]
     for event, at in _times(job):
         yield [Cell(f"{event:<13}", "name"), f"{ago(at, now)}   {iso(at)}"]
     if job.error_class or job.error_message:
         yield [""]
         error = f"{job.error_class}: {job.error_message}"
-        yield [Cell("error    ", "name"), Cell(shown(error, 2 * LONGEST_LINE), "bad")]
+        yield [Cell("error    ", "name"), Cell(shown(error, 2 * MAX_LINE_CHARS), "bad")]
         backtrace = job.error_backtrace or []
-        for line in backtrace[:MOST_LINES]:
-            yield [Cell(f"  {shown(line, LONGEST_LINE)}", "dim")]
-        if len(backtrace) > MOST_LINES:
-            yield [f"  … {len(backtrace) - MOST_LINES:,} more lines"]
+        for line in backtrace[:MAX_LINES]:
+            yield [Cell(f"  {shown(line, MAX_LINE_CHARS)}", "dim")]
+        if len(backtrace) > MAX_LINES:
+            yield [f"  … {len(backtrace) - MAX_LINES:,} more lines"]
     yield [""]
     yield [Cell("arguments", "name")]
     yield from _value(job.display_args)
@@ -198,11 +202,11 @@ def _value(value: object) -> Iterator[list[Part]]:
         text = json.dumps(value, indent=2, ensure_ascii=False)
     except (TypeError, ValueError, RecursionError):
         text = str(value)
-    yield from _cut_lines(text[:MOST_VALUE].split("\n"), len(text))
+    yield from _cut_lines(text[:MAX_VALUE_CHARS].split("\n"), len(text))
 
 
 def _cut_lines(lines: list[str], length: int) -> Iterator[list[Part]]:
-    for line in lines[:MOST_LINES]:
-        yield [f"  {shown(line, LONGEST_LINE)}"]
-    if len(lines) > MOST_LINES or length > MOST_VALUE:
+    for line in lines[:MAX_LINES]:
+        yield [f"  {shown(line, MAX_LINE_CHARS)}"]
+    if len(lines) > MAX_LINES or length > MAX_VALUE_CHARS:
         yield [Cell(f"  … of {length:,} characters", "dim")]

@@ -1,4 +1,4 @@
-"""The journal: the acts of people, and undo."""
+"""The journal: the actions of people, and undo."""
 
 from __future__ import annotations
 
@@ -9,44 +9,44 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
 from jobwire.console.ops.journal import JournalEntry, joined
-from jobwire.console.ops.roles import Act
-from jobwire.console.top.desk import Desk
+from jobwire.console.ops.roles import Action
+from jobwire.console.top.context import ScreenContext
+from jobwire.console.top.data_screen import DataScreen, action_key
 from jobwire.console.top.rows import Column, Row, Rows
 from jobwire.console.top.screens.bulk import ChangeView, undo_change
-from jobwire.console.top.section import Section, act_key
-from jobwire.console.top.texts import Cell, shown
+from jobwire.console.top.styled_text import Cell, shown
 from jobwire.errors import JobwireError
 from jobwire.inspect.formats import ago, clean, duration
 from jobwire.text import counted
 
 __all__ = ["Journal"]
 
-PAGE = 50  # entries
+PAGE_ROWS = 50  # entries
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
+class JournalData:
     """Entries of the journal, and the ids of deletions that can be undone."""
 
     entries: list[JournalEntry]
     undoable: set[str]
 
 
-class Journal(Section[Read]):
-    """The acts of people, newest first.
+class Journal(DataScreen[JournalData]):
+    """The actions of people, newest first.
 
     Args:
-        desk: The parts that all screens share.
+        context: The parts that all screens share.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        act_key("u", "undo", "Undo"),
+        action_key("u", "undo", "Undo"),
         Binding("n", "older", "Older"),
         Binding("p", "newest", "Newest"),
     ]
 
-    def __init__(self, desk: Desk) -> None:
-        super().__init__(desk, "journal")
+    def __init__(self, context: ScreenContext) -> None:
+        super().__init__(context, "journal")
         self._entries: dict[str, JournalEntry] = {}
         self._undoable: set[str] = set()
         self._before: str | None = None
@@ -64,15 +64,17 @@ class Journal(Section[Read]):
             opens=False,
         )
 
-    def read_data(self) -> Read:
+    def read_data(self) -> JournalData:
         """Return one page."""
-        operations = self.desk.operations
-        entries = operations.journal(limit=PAGE, before=self._before)
-        return Read(entries, operations.undoable([entry.undo for entry in entries if entry.undo]))
+        operations = self.context.operations
+        entries = operations.journal(limit=PAGE_ROWS, before=self._before)
+        return JournalData(
+            entries, operations.undoable([entry.undo for entry in entries if entry.undo])
+        )
 
-    def show_data(self, data: Read) -> None:
+    def show_data(self, data: JournalData) -> None:
         """Show the page."""
-        now = self.desk.clock()
+        now = self.context.clock()
         self._entries = {entry.id: entry for entry in data.entries}
         self._undoable = data.undoable
         rows = [
@@ -98,7 +100,7 @@ class Journal(Section[Read]):
 
     def action_older(self) -> None:
         """Show older entries."""
-        if len(self._entries) == PAGE:
+        if len(self._entries) == PAGE_ROWS:
             self._before = [*self._entries][-1]
             self.action_read_again()
 
@@ -107,13 +109,13 @@ class Journal(Section[Read]):
         self._before = None
         self.action_read_again()
 
-    async def perform(self, act: Act) -> None:
+    async def perform(self, act: Action) -> None:
         """Put back what the entry under the cursor deleted."""
         entry = self._entries.get(self.query_one(Rows).current or "")
         if entry is None or not self._can_undo(entry):
             self.warn("this entry has nothing to put back")
             return
-        operations = self.desk.operations
+        operations = self.context.operations
         record = await self.attempt(lambda: operations.undo_record(entry.undo))
         if record is None:
             self.warn(f"{entry.undo}: its 24 hours are over, or it was undone")
@@ -124,11 +126,11 @@ class Journal(Section[Read]):
             f"This is possible for {duration(record.expires_in)} more.",
         ):
             return
-        change = undo_change(self.desk, entry.undo, clean(record.place))
+        change = undo_change(self.context, entry.undo, clean(record.place))
         try:
-            self.desk.changes.start(change)
+            self.context.changes.start(change)
         except JobwireError as error:
             self.warn(str(error))
             return
-        await self.app.push_screen_wait(ChangeView(self.desk, change))
+        await self.app.push_screen_wait(ChangeView(self.context, change))
         self.action_read_again()

@@ -14,31 +14,31 @@ from textual.widgets import DataTable, Static
 
 from jobwire.console.ops.alerts import troubles
 from jobwire.console.ops.operations import Operations
-from jobwire.console.ops.roles import Act
-from jobwire.console.top.desk import Desk
+from jobwire.console.ops.roles import Action
+from jobwire.console.top.context import ScreenContext
+from jobwire.console.top.data_screen import DataScreen, action_key
 from jobwire.console.top.dialogs import AskLine
 from jobwire.console.top.rows import Row, Rows
 from jobwire.console.top.screens.busy import PROCESSES, process_cells
 from jobwire.console.top.screens.entries import Entries
 from jobwire.console.top.screens.queues import COLUMNS, queue_cells
-from jobwire.console.top.section import Section, act_key
-from jobwire.console.top.texts import Cell, Part, bar_chart, joined
+from jobwire.console.top.styled_text import Cell, Part, bar_chart, joined
 from jobwire.inspect.entry import QUEUE
 from jobwire.inspect.fleet import Fleet
 from jobwire.inspect.formats import clean
 
 __all__ = ["Overview"]
 
-LONGEST = 50  # queues, those with the longest latency
-MOST_PROCESSES = 50
+MAX_QUEUES = 50  # queues, those with the longest latency
+MAX_PROCESSES = 50
 MINUTES = 60
 MINUTES_AGAIN_S = 15.0  # the counters by minute change slowly
-MOST_TROUBLES = 3
+MAX_ALERTS = 3
 LABEL = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
+class OverviewData:
     """The numbers of one read.
 
     Attributes:
@@ -52,19 +52,19 @@ class Read:
     minutes: list[tuple[int, int]]
 
 
-class Overview(Section[Read]):
+class Overview(DataScreen[OverviewData]):
     """Totals, throughput, queues by latency, processes.
 
     Args:
-        desk: The parts that all screens share.
+        context: The parts that all screens share.
     """
 
-    BINDINGS: ClassVar[list[BindingType]] = [act_key("m", "mark_deploy", "Mark a deployment")]
+    BINDINGS: ClassVar[list[BindingType]] = [action_key("m", "mark_deploy", "Mark a deployment")]
 
-    def __init__(self, desk: Desk) -> None:
-        super().__init__(desk, "overview")
+    def __init__(self, context: ScreenContext) -> None:
+        super().__init__(context, "overview")
         self._rates: deque[float] = deque(maxlen=400)
-        self._before: Read | None = None
+        self._before: OverviewData | None = None
         self._minutes: list[tuple[int, int]] = []
         self._minutes_at = -float("inf")
 
@@ -76,16 +76,16 @@ class Overview(Section[Read]):
         yield Static("Processes", classes="name", markup=False)
         yield Rows(*PROCESSES, opens=False, id="processes")
 
-    def read_data(self) -> Read:
+    def read_data(self) -> OverviewData:
         """Return the numbers, in two round trips; those by minute less often."""
-        operations = self.desk.operations
+        operations = self.context.operations
         fleet, at = operations.inspector.fleet(), time.monotonic()
         if at - self._minutes_at >= MINUTES_AGAIN_S:
             self._minutes = _minutes(operations)
             self._minutes_at = at
-        return Read(fleet, at, self._minutes)
+        return OverviewData(fleet, at, self._minutes)
 
-    def show_data(self, data: Read) -> None:
+    def show_data(self, data: OverviewData) -> None:
         """Show the numbers."""
         before, self._before = self._before, data
         if before is not None and data.at > before.at:
@@ -96,16 +96,16 @@ class Overview(Section[Read]):
             data.fleet.queues, key=lambda queue: (-queue.latency, -queue.size, queue.name)
         )
         self.query_one("#late", Rows).fill(
-            [Row(queue.name, queue_cells(queue)) for queue in late[:LONGEST]]
+            [Row(queue.name, queue_cells(queue)) for queue in late[:MAX_QUEUES]]
         )
-        now = self.desk.clock()
+        now = self.context.clock()
         processes = sorted(data.fleet.processes, key=lambda one: (-one.busy, one.identity))
         self.query_one("#processes", Rows).fill(
-            [Row(one.identity, process_cells(one, now)) for one in processes[:MOST_PROCESSES]]
+            [Row(one.identity, process_cells(one, now)) for one in processes[:MAX_PROCESSES]]
         )
         self.say(Cell("tab: other table", "dim"))
 
-    def _numbers(self, data: Read) -> Iterator[list[Part]]:
+    def _numbers(self, data: OverviewData) -> Iterator[list[Part]]:
         fleet = data.fleet
         share = fleet.failed / fleet.processed if fleet.processed else 0.0
         busy = sum(process.busy for process in fleet.processes)
@@ -137,7 +137,7 @@ class Overview(Section[Read]):
             Cell(bar_chart(counts, room), "good"),
             f"  {sum(counts):,}, failed {failed:,}",
         ]
-        for trouble in [*troubles(fleet)][:MOST_TROUBLES]:
+        for trouble in [*troubles(fleet)][:MAX_ALERTS]:
             yield [Cell(clean(trouble.text), "warn")]
 
     def on_data_table_row_selected(self, event: DataTable.RowSelected) -> None:
@@ -145,16 +145,16 @@ class Overview(Section[Read]):
         if event.data_table.id == "late":
             name = self.query_one("#late", Rows).current
             if name is not None:
-                self.app.push_screen(Entries(self.desk, self.tab, QUEUE + name))
+                self.app.push_screen(Entries(self.context, self.tab, QUEUE + name))
 
-    async def perform(self, act: Act) -> None:
+    async def perform(self, act: Action) -> None:
         """Mark a deployment."""
         label = await self.app.push_screen_wait(
             AskLine("Label of the deployment", hint="such as a version, or a commit")
         )
         if not label:
             return
-        marked = await self.attempt(lambda: self.desk.operations.mark_deploy(label))
+        marked = await self.attempt(lambda: self.context.operations.mark_deploy(label))
         if marked is not None:
             self.tell(f"marked {label}" if marked else "there is a mark within the last minute")
 

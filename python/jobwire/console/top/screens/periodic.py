@@ -8,19 +8,19 @@ from textual import work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
-from jobwire.console.ops.roles import Act
-from jobwire.console.top.desk import Desk
+from jobwire.console.ops.roles import Action
+from jobwire.console.top.context import ScreenContext
+from jobwire.console.top.data_screen import DataScreen, action_key
 from jobwire.console.top.dialogs import AskLine
 from jobwire.console.top.rows import Column, Row, Rows
-from jobwire.console.top.section import Section, act_key
-from jobwire.console.top.texts import Cell, Part, shown
+from jobwire.console.top.styled_text import Cell, Part, shown
 from jobwire.inspect import PeriodicJob
 from jobwire.inspect.formats import clean, duration
 from jobwire.text import counted
 
 __all__ = ["Periodic", "periodic_cells"]
 
-MOST = 500  # rows
+MAX_ROWS = 500  # rows
 COLUMNS = [
     Column("name", 0),
     Column("line", 20),
@@ -30,22 +30,22 @@ COLUMNS = [
 ]
 
 
-class Periodic(Section[list[PeriodicJob]]):
+class Periodic(DataScreen[list[PeriodicJob]]):
     """All periodic jobs, those of Ruby included.
 
     Args:
-        desk: The parts that all screens share.
+        context: The parts that all screens share.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        act_key("p", "disable_periodic", "Disable/enable"),
-        act_key("a", "enqueue_periodic", "Enqueue now"),
-        act_key("x", "remove_periodic", "Remove"),
+        action_key("p", "disable_periodic", "Disable/enable"),
+        action_key("a", "enqueue_periodic", "Enqueue now"),
+        action_key("x", "remove_periodic", "Remove"),
         Binding("slash", "filter", "Filter"),
     ]
 
-    def __init__(self, desk: Desk) -> None:
-        super().__init__(desk, "periodic")
+    def __init__(self, context: ScreenContext) -> None:
+        super().__init__(context, "periodic")
         self._jobs: dict[str, PeriodicJob] = {}
         self._part = ""
 
@@ -55,7 +55,7 @@ class Periodic(Section[list[PeriodicJob]]):
 
     def read_data(self) -> list[PeriodicJob]:
         """Return the entries."""
-        return self.desk.operations.periodic().all()
+        return self.context.operations.periodic().all()
 
     def show_data(self, data: list[PeriodicJob]) -> None:
         """Show the entries that match."""
@@ -64,14 +64,14 @@ class Periodic(Section[list[PeriodicJob]]):
 
     def _show(self) -> None:
         found = [job for job in self._jobs.values() if self._part in job.entry.name.casefold()]
-        now = self.desk.clock()
-        rows = [Row(job.entry.member, periodic_cells(job, now)) for job in found[:MOST]]
+        now = self.context.clock()
+        rows = [Row(job.entry.member, periodic_cells(job, now)) for job in found[:MAX_ROWS]]
         self.query_one(Rows).fill(rows)
         line = counted(len(found), "periodic job")
         if self._part:
             line = f"{len(found):,} of {len(self._jobs):,} with {clean(self._part)!r}"
-        if found[MOST:]:
-            line += f"; the first {MOST} are shown"
+        if found[MAX_ROWS:]:
+            line += f"; the first {MAX_ROWS} are shown"
         chosen = self._chosen()
         problem = "" if chosen is None else chosen.problem
         self.say(line, *([Cell(f"   {shown(problem)}", "bad")] if problem else []))
@@ -87,13 +87,13 @@ class Periodic(Section[list[PeriodicJob]]):
             self._part = part.casefold()
             self._show()
 
-    async def perform(self, act: Act) -> None:
+    async def perform(self, act: Action) -> None:
         """Change the entry under the cursor, or enqueue its job."""
         job = self._chosen()
         if job is None:
             self.warn("there is no periodic job under the cursor")
             return
-        name, operations = shown(job.entry.name, 60), self.desk.operations.periodic()
+        name, operations = shown(job.entry.name, 60), self.context.operations.periodic()
         if act == "enqueue_periodic":
             jid = await self.attempt(lambda: operations.enqueue(job))
             if jid is not None:

@@ -9,13 +9,13 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.widgets import DataTable
 
-from jobwire.console.ops.roles import Act
-from jobwire.console.top.desk import Desk
+from jobwire.console.ops.roles import Action
+from jobwire.console.top.context import ScreenContext
+from jobwire.console.top.data_screen import DataScreen, action_key
 from jobwire.console.top.dialogs import AskLine
 from jobwire.console.top.rows import Column, Row, Rows
 from jobwire.console.top.screens.entries import Entries
-from jobwire.console.top.section import Section, act_key
-from jobwire.console.top.texts import Cell, Part, shown
+from jobwire.console.top.styled_text import Cell, Part, shown
 from jobwire.inspect import QueueSummary
 from jobwire.inspect.entry import QUEUE
 from jobwire.inspect.formats import clean, duration
@@ -23,7 +23,7 @@ from jobwire.text import counted
 
 __all__ = ["Queues", "queue_cells"]
 
-MOST = 500  # rows
+MAX_ROWS = 500  # rows
 COLUMNS = [
     Column("queue", 0),
     Column("jobs", 12, right=True),
@@ -33,22 +33,22 @@ COLUMNS = [
 ]
 
 
-class Queues(Section[list[QueueSummary]]):
+class Queues(DataScreen[list[QueueSummary]]):
     """All registered queues.
 
     Args:
-        desk: The parts that all screens share.
+        context: The parts that all screens share.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        act_key("p", "pause", "Pause/resume"),
-        act_key("C", "clear", "Clear"),
+        action_key("p", "pause", "Pause/resume"),
+        action_key("C", "clear", "Clear"),
         Binding("slash", "filter", "Filter"),
         Binding("s", "sort", "Sort"),
     ]
 
-    def __init__(self, desk: Desk) -> None:
-        super().__init__(desk, "queues")
+    def __init__(self, context: ScreenContext) -> None:
+        super().__init__(context, "queues")
         self._queues: dict[str, QueueSummary] = {}
         self._part = ""
         self._sorts = ("name", "latency", "size")
@@ -59,7 +59,7 @@ class Queues(Section[list[QueueSummary]]):
 
     def read_data(self) -> list[QueueSummary]:
         """Return the queues."""
-        return self.desk.operations.inspector.queues()
+        return self.context.operations.inspector.queues()
 
     def show_data(self, data: list[QueueSummary]) -> None:
         """Show the queues that match."""
@@ -71,12 +71,14 @@ class Queues(Section[list[QueueSummary]]):
         found = [queue for queue in self._queues.values() if self._part in queue.name.casefold()]
         if order != "name":
             found.sort(key=lambda queue: -getattr(queue, order))
-        self.query_one(Rows).fill([Row(queue.name, queue_cells(queue)) for queue in found[:MOST]])
+        self.query_one(Rows).fill(
+            [Row(queue.name, queue_cells(queue)) for queue in found[:MAX_ROWS]]
+        )
         line = f"{counted(len(found), 'queue')} by {order}"
         if self._part:
             line = f"{len(found):,} of {len(self._queues):,} queues with {clean(self._part)!r}"
-        if found[MOST:]:
-            line += f"; the first {MOST} are shown"
+        if found[MAX_ROWS:]:
+            line += f"; the first {MAX_ROWS} are shown"
         problem = next((queue.problem for queue in found if queue.problem), None)
         self.say(line, *([Cell(f"   {shown(problem)}", "bad")] if problem else []))
 
@@ -86,7 +88,7 @@ class Queues(Section[list[QueueSummary]]):
     def on_data_table_row_selected(self, event: DataTable.RowSelected) -> None:
         """Show the jobs of the queue."""
         if (queue := self._chosen()) is not None:
-            self.app.push_screen(Entries(self.desk, self.tab, QUEUE + queue.name))
+            self.app.push_screen(Entries(self.context, self.tab, QUEUE + queue.name))
 
     def action_sort(self) -> None:
         """Sort by the next column."""
@@ -101,10 +103,10 @@ class Queues(Section[list[QueueSummary]]):
             self._part = part.casefold()
             self._show()
 
-    async def perform(self, act: Act) -> None:
+    async def perform(self, act: Action) -> None:
         """Pause, resume or clear the queue under the cursor."""
         queue = self._chosen()
-        operations = self.desk.operations
+        operations = self.context.operations
         if queue is None:
             self.warn("there is no queue under the cursor")
         elif act == "clear":

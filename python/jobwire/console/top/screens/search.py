@@ -16,14 +16,14 @@ from textual.widgets import DataTable, Input
 from jobwire.console.ops.locate import Whereabouts
 from jobwire.console.ops.paging import digest
 from jobwire.console.ops.selection import Selection
-from jobwire.console.top.desk import Desk
+from jobwire.console.top.context import ScreenContext
+from jobwire.console.top.data_screen import DataScreen
 from jobwire.console.top.filtering import HELP, parse
-from jobwire.console.top.looking import Found, look
 from jobwire.console.top.rows import Column, Row, Rows
+from jobwire.console.top.scan import Found, scan
 from jobwire.console.top.screens.entries import place_name
 from jobwire.console.top.screens.job import JobView
-from jobwire.console.top.section import Section
-from jobwire.console.top.texts import Cell, Part, one_line, shown
+from jobwire.console.top.styled_text import Cell, Part, one_line, shown
 from jobwire.console.top.threads import in_thread, poster
 from jobwire.errors import ConfigError, JobwireError
 from jobwire.inspect.entry import QUEUE, Entry
@@ -32,7 +32,7 @@ from jobwire.inspect.filters import Filter
 __all__ = ["Search"]
 
 JID = re.compile(r"[0-9a-f]{24}")
-MOST_EACH = 50  # hits in one place
+MAX_HITS_A_PLACE = 50  # hits in one place
 SETS = ("retry", "schedule", "dead", "unreadable")
 
 
@@ -45,11 +45,11 @@ class Hits:
     line: str
 
 
-class Search(Section[None]):
+class Search(DataScreen[None]):
     """A line to type, and the jobs of all places that match.
 
     Args:
-        desk: The parts that all screens share.
+        context: The parts that all screens share.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -58,8 +58,8 @@ class Search(Section[None]):
     ]
     polled = False
 
-    def __init__(self, desk: Desk) -> None:
-        super().__init__(desk, "search")
+    def __init__(self, context: ScreenContext) -> None:
+        super().__init__(context, "search")
         self._hits: dict[str, Entry] = {}
         self._stop = threading.Event()
         self._searching = False
@@ -98,7 +98,7 @@ class Search(Section[None]):
         """Search."""
         asked = event.value.strip()
         if JID.fullmatch(asked):
-            self.app.push_screen(JobView(self.desk, self.tab, asked))
+            self.app.push_screen(JobView(self.context, self.tab, asked))
             return
         try:
             only = parse(asked)
@@ -130,7 +130,7 @@ class Search(Section[None]):
         self, only: Filter, stop: threading.Event, report: Callable[[Hits], None]
     ) -> Hits:
         """Search one place after the other, in a thread."""
-        operations = self.desk.operations
+        operations = self.context.operations
         queues = sorted(operations.inspector.queues(), key=lambda queue: (queue.size, queue.name))
         places = [*SETS, *(QUEUE + queue.name for queue in queues if queue.size)]
         rows: list[Row] = []
@@ -150,14 +150,14 @@ class Search(Section[None]):
                 where = f"; in {name}: {found.seen:,} of {found.total:,} (esc stops)"
                 report(hits(place, found, where))
 
-            found = look(
+            found = scan(
                 operations,
                 Selection(place=place, only=only),
-                now=self.desk.clock(),
+                now=self.context.clock(),
                 rising=True,
                 stop=stop,
                 report=progress,
-                most=MOST_EACH,
+                most=MAX_HITS_A_PLACE,
             )
             last = hits(place, found, "")
             rows, entries = last.rows, dict(last.entries)
@@ -176,7 +176,7 @@ class Search(Section[None]):
         one = self._hits.get(self.query_one(Rows).current or "")
         if one is not None:
             known = Whereabouts(one.place, one, queue=one.queue)
-            self.app.push_screen(JobView(self.desk, self.tab, one.jid or "", known))
+            self.app.push_screen(JobView(self.context, self.tab, one.jid or "", known))
 
 
 JID_COLUMN = Column("jid", 26, spare=True)

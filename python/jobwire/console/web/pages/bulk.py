@@ -6,12 +6,12 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
-from jobwire.console.ops.bulk import BulkAct, check_act
-from jobwire.console.ops.roles import Act, require
+from jobwire.console.ops.bulk import BulkAction, check_action
+from jobwire.console.ops.roles import Action, require
 from jobwire.console.ops.selection import Preview, check_place
+from jobwire.console.web.context import Page, RequestContext
+from jobwire.console.web.labels import ACTION_WORDS, LABELS, job_count, place_words
 from jobwire.console.web.selecting import CONDITIONS, parameters, selection_of
-from jobwire.console.web.visit import Page, Visit
-from jobwire.console.web.wording import ACT_WORDS, LABELS, job_count, place_words
 from jobwire.errors import ConfigError
 from jobwire.inspect.entry import QUEUE
 from jobwire.protocol.dead_set import MAX_JOBS
@@ -19,7 +19,7 @@ from jobwire.protocol.dead_set import MAX_JOBS
 __all__ = ["show"]
 
 TIME_S = 0.1  # for the dry run; the change itself examines all
-MOST = 20_000  # entries that the dry run examines, however fast they come
+MAX_EXAMINED = 20_000  # entries that the dry run examines, however fast they come
 
 PAGES_OF_SETS = {
     "schedule": "scheduled",
@@ -53,23 +53,23 @@ CONSEQUENCES: Mapping[str, Sequence[str]] = {
 }
 
 
-def show(visit: Visit) -> Page:
+def show(context: RequestContext) -> Page:
     """Show what a change would do. It needs the role of the change, because it counts jobs."""
-    place, act = check_place(visit.asked("place")), _act(visit)
-    values = visit.query
+    place, act = check_place(context.asked("place")), _act(context)
+    values = context.query
     given = parameters(values)
     if act == "clear" and given:
         raise ConfigError(f"clear: it deletes all of {place_words(place)}; leave the filter out")
-    chosen = selection_of(visit, values, place)
+    chosen = selection_of(context, values, place)
     if act == "clear":
-        require(visit.operations.role, act)
+        require(context.operations.role, act)
     else:
-        visit.operations.require_bulk(act, chosen)
+        context.operations.require_bulk(act, chosen)
     began = time.monotonic()
-    preview = visit.operations.preview(
-        chosen, examine=MOST, enough=lambda: time.monotonic() - began > TIME_S
+    preview = context.operations.preview(
+        chosen, examine=MAX_EXAMINED, enough=lambda: time.monotonic() - began > TIME_S
     )
-    word, _ = ACT_WORDS[act]
+    word, _ = ACTION_WORDS[act]
     return Page(
         "bulk.html",
         {
@@ -86,19 +86,19 @@ def show(visit: Visit) -> Page:
             "count": _count(preview),
             "button_label": _button(act, preview),
             "consequences": CONSEQUENCES[act],
-            "sample": [visit.job(entry) for entry in preview.sample],
-            "target": visit.path("acts", "bulk", place=place, act=act, **given),
+            "sample": [context.job(entry) for entry in preview.sample],
+            "target": context.path("acts", "bulk", place=place, act=act, **given),
             "given": {"place": place, "act": act, **given},
-            "cancel": _cancel(visit, place, given),
+            "cancel": _cancel(context, place, given),
             # Many steps of 500 jobs, or one: people who may clear can choose.
-            "clear": chosen.everything and act == "delete" and visit.may("clear"),
+            "clear": chosen.everything and act == "delete" and context.may("clear"),
         },
     )
 
 
-def _act(visit: Visit) -> BulkAct | Literal["clear"]:
-    asked, place = visit.asked("act"), visit.asked("place")
-    return "clear" if asked == "clear" else check_act(asked, place)
+def _act(context: RequestContext) -> BulkAction | Literal["clear"]:
+    asked, place = context.asked("act"), context.asked("place")
+    return "clear" if asked == "clear" else check_action(asked, place)
 
 
 def _count(preview: Preview) -> str:
@@ -111,16 +111,16 @@ def _count(preview: Preview) -> str:
     )
 
 
-def _button(act: Act, preview: Preview) -> str:
-    word, _ = ACT_WORDS[act]
+def _button(act: Action, preview: Preview) -> str:
+    word, _ = ACTION_WORDS[act]
     if preview.complete:
         number = job_count(preview.matched)
         return f"Add {number} to the queue" if act == "add_to_queue" else f"{word} {number}"
     return "Add all that match to the queue" if act == "add_to_queue" else f"{word} all that match"
 
 
-def _cancel(visit: Visit, place: str, given: Mapping[str, str]) -> str:
+def _cancel(context: RequestContext, place: str, given: Mapping[str, str]) -> str:
     given = {name: value for name, value in given.items() if name in CONDITIONS}
     if place.startswith(QUEUE):
-        return visit.path("queues", place.removeprefix(QUEUE))
-    return visit.path(PAGES_OF_SETS[place], **given)
+        return context.path("queues", place.removeprefix(QUEUE))
+    return context.path(PAGES_OF_SETS[place], **given)

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from jobwire.console.ops.doctor import SILENT_S
-from jobwire.console.web.visit import Page, Visit
+from jobwire.console.web.context import Page, RequestContext
 from jobwire.protocol.heartbeat import LEASE_S
 
 __all__ = ["show"]
 
 PER_PAGE = 50
-MOST_GIVEN_UP = 20
+MAX_GIVEN_UP = 20
 
 
-def show(visit: Visit) -> Page:
+def show(context: RequestContext) -> Page:
     """Show the processes, and the jobs in execution, the longest running ones first."""
-    processes = visit.site.fleet().processes
-    start = visit.number("from", 1, most=10**6) - 1
-    running = visit.number("running", 1, most=10**6) - 1
-    page = visit.shared(
-        f"running {running}", lambda: visit.operations.running(start=running, count=PER_PAGE)
+    processes = context.site.fleet().processes
+    start = context.number("from", 1, most=10**6) - 1
+    running = context.number("running", 1, most=10**6) - 1
+    page = context.shared(
+        f"running {running}", lambda: context.operations.running(start=running, count=PER_PAGE)
     )
     return Page(
         "busy.html",
@@ -27,12 +27,12 @@ def show(visit: Visit) -> Page:
             "processes": processes[start : start + PER_PAGE],
             "start": start,
             "total": len(processes),
-            "works": [(work, visit.job(work.job)) for work in page.works],
+            "works": [(work, context.job(work.job)) for work in page.works],
             "running": running,
             "jobs": page.total,
             "step": PER_PAGE,
             "silent": SILENT_S,
             "lease": LEASE_S,
-            "given_up": visit.shared("given up", visit.operations.given_up)[:MOST_GIVEN_UP],
+            "given_up": context.shared("given up", context.operations.given_up)[:MAX_GIVEN_UP],
         },
     )

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from jobwire.console.web import charts
+from jobwire.console.web.context import Page, RequestContext
 from jobwire.console.web.pages.overview import activity_bars, activity_marks
-from jobwire.console.web.visit import Page, Visit
 from jobwire.inspect.activity import Activity, JobActivity
 from jobwire.protocol.metrics import BOUNDS
 
@@ -34,20 +34,20 @@ ORDERS: dict[str, Callable[[JobActivity], Any]] = {
 }
 
 
-def show_all(visit: Visit) -> Page:
+def show_all(context: RequestContext) -> Page:
     """Show the classes of a period."""
-    period = visit.asked("period") if visit.asked("period") in PERIODS else "15m"
-    order = visit.asked("sort") if visit.asked("sort") in ORDERS else "executions"
-    wanted = visit.asked("name").casefold()
-    inspector = visit.operations.inspector
-    activity = visit.site.shared(
+    period = context.asked("period") if context.asked("period") in PERIODS else "15m"
+    order = context.asked("sort") if context.asked("sort") in ORDERS else "executions"
+    wanted = context.asked("name").casefold()
+    inspector = context.operations.inspector
+    activity = context.site.shared(
         f"classes {period}",
         lambda: _either(lambda **how: inspector.activity(**how), COARSE[period], period),
         fresh=FRESH_S,
     )
     jobs = [job for job in activity.jobs.values() if wanted in job.class_name.casefold()]
     jobs.sort(key=ORDERS[order])
-    start = visit.number("from", 1, most=10**6) - 1
+    start = context.number("from", 1, most=10**6) - 1
     return Page(
         "classes.html",
         {
@@ -56,7 +56,7 @@ def show_all(visit: Visit) -> Page:
             "periods": [*PERIODS],
             "order": order,
             "orders": [*ORDERS],
-            "wanted": visit.asked("name"),
+            "wanted": context.asked("name"),
             "jobs": [(job, _line(activity, job)) for job in jobs[start : start + PER_PAGE]],
             "start": start,
             "step": PER_PAGE,
@@ -66,12 +66,12 @@ def show_all(visit: Visit) -> Page:
     )
 
 
-def show(visit: Visit) -> Page:
+def show(context: RequestContext) -> Page:
     """Show one class, with the percentiles of the period."""
-    name = visit.name()
-    period = visit.asked("period") if visit.asked("period") in PERIODS else "1h"
-    inspector = visit.operations.inspector
-    activity = visit.site.shared(
+    name = context.name()
+    period = context.asked("period") if context.asked("period") in PERIODS else "1h"
+    inspector = context.operations.inspector
+    activity = context.site.shared(
         f"class {period} {name}",
         lambda: _either(lambda **how: inspector.job_activity(name, **how), PERIODS[period], period),
         fresh=1.0,

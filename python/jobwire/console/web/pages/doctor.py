@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from jobwire.console.ops.doctor import Finding
-from jobwire.console.web.visit import Page, Visit
+from jobwire.console.web.context import Page, RequestContext
 from jobwire.text import visible
 
 __all__ = ["show"]
@@ -15,7 +15,7 @@ __all__ = ["show"]
 FRESH_S = 10.0  # for which an examination serves all visitors
 WAIT_S = 0.1  # for a first examination; a longer one arrives as an update of the page
 
-MOST_TEXT = 2000  # characters of one value
+MAX_TEXT_CHARS = 2000  # characters of one value
 
 WORDS = {
     "error": "Error: jobs are lost or do not run",
@@ -24,9 +24,9 @@ WORDS = {
 }
 
 
-def show(visit: Visit) -> Page:
+def show(context: RequestContext) -> Page:
     """Show the findings of the last examination."""
-    examination = visit.site.background("doctor", visit.site.operations.doctor, FRESH_S, WAIT_S)
+    examination = context.site.background("doctor", context.site.operations.doctor, FRESH_S, WAIT_S)
     return Page(
         "doctor.html",
         {
@@ -44,4 +44,4 @@ def _evidence(finding: Finding) -> Sequence[tuple[str, str]]:
 
 def _spelled(value: Any) -> str:
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
-    return visible(text if len(text) <= MOST_TEXT else text[: MOST_TEXT - 1] + "…")
+    return visible(text if len(text) <= MAX_TEXT_CHARS else text[: MAX_TEXT_CHARS - 1] + "…")

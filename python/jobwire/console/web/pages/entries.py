@@ -6,9 +6,9 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from jobwire.console.web.context import Absent, Page, Redirect, RequestContext
 from jobwire.console.web.places import BY_PATH, SetPage
 from jobwire.console.web.selecting import CONDITIONS, filter_of, parameters
-from jobwire.console.web.visit import Absent, Page, Redirect, Visit
 from jobwire.inspect.entry import Entry
 from jobwire.inspect.filters import Filter
 
@@ -43,35 +43,37 @@ class Found:
         return behind if behind < self.total and self.seen else None
 
 
-def show(path: str) -> Callable[[Visit], Page]:
+def show(path: str) -> Callable[[RequestContext], Page]:
     """Return the page of a set."""
     shown = BY_PATH[path]
 
-    def page(visit: Visit) -> Page:
-        start = visit.number("from", 1, most=FURTHEST) - 1
-        only = filter_of(visit.query, redacted=visit.site.redact is not None)
-        found = find(visit, shown.name, only, start, rising=shown.rising)
-        return Page("entries.html", {"title": shown.title, **listed(visit, shown, found, only)})
+    def page(context: RequestContext) -> Page:
+        start = context.number("from", 1, most=FURTHEST) - 1
+        only = filter_of(context.query, redacted=context.site.redact is not None)
+        found = find(context, shown.name, only, start, rising=shown.rising)
+        return Page("entries.html", {"title": shown.title, **listed(context, shown, found, only)})
 
     return page
 
 
-def listed(visit: Visit, shown: SetPage, found: Found, only: Filter) -> dict[str, object]:
+def listed(
+    context: RequestContext, shown: SetPage, found: Found, only: Filter
+) -> dict[str, object]:
     """Return the values of a list of entries."""
     return {
         "shown": shown,
         "found": found,
-        "jobs": [visit.job(entry) for entry in found.entries],
+        "jobs": [context.job(entry) for entry in found.entries],
         "filtered": bool(only),
-        "conditions": {name: visit.asked(name) for name in CONDITIONS},
-        "parameters": parameters(visit.query),
+        "conditions": {name: context.asked(name) for name in CONDITIONS},
+        "parameters": parameters(context.query),
         "per_page": PER_PAGE,
     }
 
 
-def find(visit: Visit, place: str, only: Filter, start: int, *, rising: bool) -> Found:
+def find(context: RequestContext, place: str, only: Filter, start: int, *, rising: bool) -> Found:
     """Return the entries of one page: without a filter those at a position, else a search."""
-    operations = visit.operations
+    operations = context.operations
     if not only:
         page = operations.page(place, start=start, count=PER_PAGE, rising=rising)
         return Found(page.total, start, len(page.entries), list(page.entries))
@@ -82,7 +84,7 @@ def find(visit: Visit, place: str, only: Filter, start: int, *, rising: bool) ->
         page = operations.page(place, start=start + seen, count=STEP, rising=rising)
         for entry in page.entries:
             seen += 1
-            if only.matches(entry, now=visit.now):
+            if only.matches(entry, now=context.now):
                 entries.append(entry)
                 if len(entries) == PER_PAGE:
                     return Found(page.total, start, seen, entries)
@@ -90,20 +92,20 @@ def find(visit: Visit, place: str, only: Filter, start: int, *, rising: bool) ->
             return Found(page.total, start, seen, entries)
 
 
-def morgue(visit: Visit) -> Redirect:
+def morgue(context: RequestContext) -> Redirect:
     """Lead from the path of Sidekiq's page to ours."""
-    return Redirect(visit.path("dead"))
+    return Redirect(context.path("dead"))
 
 
-def entry_of(visit: Visit, shown: SetPage, at: float, jid: str) -> Entry:
+def entry_of(context: RequestContext, shown: SetPage, at: float, jid: str) -> Entry:
     """Return the entry that an address names.
 
     Raises:
         Absent: It is gone.
     """
     # A digest of a server with another secret: if the rest names one entry, it is that.
-    for digest in (visit.asked("digest"), ""):
-        found = visit.entry_at(shown.name, at, jid, digest)
+    for digest in (context.asked("digest"), ""):
+        found = context.entry_at(shown.name, at, jid, digest)
         if found is not None:
             return found
     raise Absent(f"{shown.title} has no job {jid or '(without id)'} at this time any more")

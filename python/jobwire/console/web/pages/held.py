@@ -2,34 +2,34 @@
 
 from __future__ import annotations
 
-from jobwire.console.web.visit import Page, Visit
+from jobwire.console.web.context import Page, RequestContext
 
 __all__ = ["show"]
 
-MOST_JOBS = 10  # of each process
+MAX_JOBS = 10  # of each process
 PER_PAGE = 20
 
 
-def show(visit: Visit) -> Page:
+def show(context: RequestContext) -> Page:
     """Show the processes that hold jobs, with some of these."""
-    inspector = visit.operations.inspector
-    start = visit.number("from", 1, most=1_000_000) - 1
-    page = visit.shared(
+    inspector = context.operations.inspector
+    start = context.number("from", 1, most=1_000_000) - 1
+    page = context.shared(
         f"held {start}",
-        lambda: visit.operations.held(start=start, count=PER_PAGE, most=MOST_JOBS),
+        lambda: context.operations.held(start=start, count=PER_PAGE, most=MAX_JOBS),
     )
     return Page(
         "held.html",
         {
             "title": "Fetched jobs",
             "holdings": [
-                (one, [(queue, visit.job(entry)) for queue, entry in one.jobs])
+                (one, [(queue, context.job(entry)) for queue, entry in one.jobs])
                 for one in page.holdings
             ],
             "start": start,
             "step": PER_PAGE,
             "total": page.total,
             "jobs": page.jobs,
-            "recoveries": visit.shared("recoveries", inspector.recoveries),
+            "recoveries": context.shared("recoveries", inspector.recoveries),
         },
     )

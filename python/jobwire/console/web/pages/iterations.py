@@ -2,42 +2,44 @@
 
 from __future__ import annotations
 
+from jobwire.console.web.context import Page, RequestContext
 from jobwire.console.web.redaction import HIDDEN
-from jobwire.console.web.visit import Page, Visit
 from jobwire.inspect.entry import Entry
 from jobwire.inspect.progress import IterationState
 
 __all__ = ["show"]
 
 EXAMINED = 200  # jobs that run, the longest running ones; and retries that are due next
-MOST_JOBS = 100
+MAX_JOBS = 100
 
 
-def show(visit: Visit) -> Page:
+def show(context: RequestContext) -> Page:
     """Show the states of the jobs that run, and of the retries that are due next.
 
     Looking for all states would need a walk through every key of the server.
     """
-    states = visit.shared("iterations", lambda: _states(visit))
-    shown = [(state, entry, words, _cursor(visit, state, entry)) for state, entry, words in states]
+    states = context.shared("iterations", lambda: _states(context))
+    shown = [
+        (state, entry, words, _cursor(context, state, entry)) for state, entry, words in states
+    ]
     return Page("iterations.html", {"title": "Iterations", "states": shown, "due": EXAMINED})
 
 
-def _cursor(visit: Visit, state: IterationState, entry: Entry) -> str:
+def _cursor(context: RequestContext, state: IterationState, entry: Entry) -> str:
     """Return the position as the visitor may see it: it may be data of the job."""
-    fields = visit.visible_fields({**entry.fields, "cursor": state.cursor})
+    fields = context.visible_fields({**entry.fields, "cursor": state.cursor})
     return str(fields.get("cursor", HIDDEN))
 
 
-def _states(visit: Visit) -> list[tuple[IterationState, Entry, str]]:
-    inspector = visit.operations.inspector
-    retries = visit.operations.page("retry", count=EXAMINED, rising=True).entries
+def _states(context: RequestContext) -> list[tuple[IterationState, Entry, str]]:
+    inspector = context.operations.inspector
+    retries = context.operations.page("retry", count=EXAMINED, rising=True).entries
     found: dict[str, tuple[Entry, str]] = {
         entry.jid: (entry, "waits for its next attempt") for entry in retries if entry.jid
     }
-    for work in visit.operations.running(count=EXAMINED).works:
+    for work in context.operations.running(count=EXAMINED).works:
         if work.job.jid:
             found[work.job.jid] = (work.job, "runs")
     readable = [jid for jid in found if jid.isprintable()]
     states = inspector.iterations(readable)
-    return [(state, *found[state.jid]) for state in states][:MOST_JOBS]
+    return [(state, *found[state.jid]) for state in states][:MAX_JOBS]

@@ -9,18 +9,18 @@ from typing import Any
 from jobwire.console.ops.explain import Explanation
 from jobwire.console.ops.locate import Whereabouts
 from jobwire.console.ops.results import StoredResult
+from jobwire.console.web.context import Absent, Page, RequestContext
 from jobwire.console.web.jobs import JobView, entry_key, split_key
 from jobwire.console.web.pages.entries import entry_of
 from jobwire.console.web.places import BY_PATH, SETS
 from jobwire.console.web.redaction import HIDDEN, hide_arguments
-from jobwire.console.web.visit import Absent, Page, Visit
 from jobwire.inspect.entry import QUEUE, Entry
 
 __all__ = ["show", "show_entry"]
 
 EXAMINED = 1_000  # jobs of each queue and entries of each set, so that the page is quick
 IN_QUEUES = 20_000  # jobs of all queues together
-MOST_LINES = 100  # of a backtrace
+MAX_LINES = 100  # of a backtrace
 KNOWN = {
     *("class", "args", "jid", "queue", "retry", "created_at", "enqueued_at", "failed_at"),
     *("retried_at", "retry_count", "error_class", "error_message", "error_backtrace", "tags"),
@@ -36,7 +36,7 @@ class Place:
         where: Its name, in words.
         job: The job there.
         path: Path of the page of the place, or "".
-        acts: Acts that are possible there.
+        acts: Actions that are possible there.
         name: Name of the entry for forms.
         facts: Further facts by name.
     """
@@ -49,43 +49,43 @@ class Place:
     facts: dict[str, Any]
 
 
-def show(visit: Visit) -> Page:
+def show(context: RequestContext) -> Page:
     """Show a job by its id, wherever it is."""
-    jid = visit.name()
-    operations = visit.operations
-    known = _seen_in_queue(visit)
+    jid = context.name()
+    operations = context.operations
+    known = _seen_in_queue(context)
     if known is not None:
-        return _page(visit, jid, operations.explain(jid, known=known))
-    if visit.asked("all"):
-        return _page(visit, jid, operations.explain(jid))
-    return _page(visit, jid, _quickly(visit, jid))
+        return _page(context, jid, operations.explain(jid, known=known))
+    if context.asked("all"):
+        return _page(context, jid, operations.explain(jid))
+    return _page(context, jid, _quickly(context, jid))
 
 
-def _quickly(visit: Visit, jid: str) -> Explanation:
-    return visit.operations.explain(jid, examine=EXAMINED, in_sets=EXAMINED, in_queues=IN_QUEUES)
+def _quickly(context: RequestContext, jid: str) -> Explanation:
+    return context.operations.explain(jid, examine=EXAMINED, in_sets=EXAMINED, in_queues=IN_QUEUES)
 
 
-def show_entry(path: str) -> Callable[[Visit], Page]:
+def show_entry(path: str) -> Callable[[RequestContext], Page]:
     """Return the page of one entry of a set, which its address names."""
     shown = BY_PATH[path]
 
-    def page(visit: Visit) -> Page:
-        parts = split_key(visit.name())
+    def page(context: RequestContext) -> Page:
+        parts = split_key(context.name())
         if parts is None:
-            raise Absent(f"unknown entry {visit.name()!r}; expected <score>-<job id>")
-        entry = entry_of(visit, shown, *parts)
+            raise Absent(f"unknown entry {context.name()!r}; expected <score>-<job id>")
+        entry = entry_of(context, shown, *parts)
         known = Whereabouts(shown.name, entry, queue=entry.queue)
-        explained = visit.operations.explain(entry.jid or "", known=known)
-        return _page(visit, entry.jid or "", explained)
+        explained = context.operations.explain(entry.jid or "", known=known)
+        return _page(context, entry.jid or "", explained)
 
     return page
 
 
-def _page(visit: Visit, jid: str, explained: Explanation) -> Page:
-    places = [_place(visit, one) for one in explained.places]
+def _page(context: RequestContext, jid: str, explained: Explanation) -> Page:
+    places = [_place(context, one) for one in explained.places]
     first = places[0].job if places else None
     fields: Mapping[str, Any] = first.entry.fields if first else {}
-    stored = visit.operations.result(jid) if jid else None
+    stored = context.operations.result(jid) if jid else None
     incomplete = any(reason.code == "search-incomplete" for reason in explained.reasons)
     return Page(
         "job.html",
@@ -98,18 +98,18 @@ def _page(visit: Visit, jid: str, explained: Explanation) -> Page:
             "timeline": sorted(_timeline(first.entry), key=lambda event: event[1]) if first else [],
             "others": {name: value for name, value in fields.items() if name not in KNOWN},
             "backtrace": (first.entry.error_backtrace or []) if first else [],
-            "most_lines": None if visit.asked("lines") == "all" else MOST_LINES,
-            "incomplete": incomplete and not visit.asked("all"),
-            "group": _group(visit, first),
+            "most_lines": None if context.asked("lines") == "all" else MAX_LINES,
+            "incomplete": incomplete and not context.asked("all"),
+            "group": _group(context, first),
             "result": stored,
-            "seen_result": _seen_result(visit, stored, fields) if stored else {},
+            "seen_result": _seen_result(context, stored, fields) if stored else {},
         },
         status=200 if places or stored else 404,
     )
 
 
 def _seen_result(
-    visit: Visit, stored: StoredResult, fields: Mapping[str, Any]
+    context: RequestContext, stored: StoredResult, fields: Mapping[str, Any]
 ) -> Mapping[str, Any]:
     """Return the parts of a result that the visitor sees, asked for as fields of its job.
 
@@ -119,26 +119,26 @@ def _seen_result(
     result = stored.result
     parts = {"error_message": result.error_message, "problem": result.problem}
     parts |= {"value": result.value} if result.outcome == "done" and not result.problem else {}
-    if not fields and visit.site.redact not in (None, hide_arguments):
+    if not fields and context.site.redact not in (None, hide_arguments):
         return dict.fromkeys(parts, HIDDEN)
-    seen = visit.visible_fields({**fields, **parts})
+    seen = context.visible_fields({**fields, **parts})
     return {name: seen.get(name, HIDDEN) for name in parts}
 
 
-def _seen_in_queue(visit: Visit) -> Whereabouts | None:
+def _seen_in_queue(context: RequestContext) -> Whereabouts | None:
     """Return the place in a queue where the last page has shown the job, if it is still near."""
-    queue, position = visit.query.get("queue", ""), visit.asked("position")
+    queue, position = context.query.get("queue", ""), context.asked("position")
     if not queue or not position.removeprefix("-").isdigit():
         return None
-    entry = visit.job_near(queue, int(position), visit.asked("digest"))
-    if entry is None or entry.jid != visit.name():
+    entry = context.job_near(queue, int(position), context.asked("digest"))
+    if entry is None or entry.jid != context.name():
         return None
     ahead = -int(position) - 1 if position.startswith("-") else None
     return Whereabouts(QUEUE + queue, entry, ahead=ahead, queue=queue)
 
 
-def _place(visit: Visit, one: Whereabouts) -> Place:
-    job = visit.job(one.job)
+def _place(context: RequestContext, one: Whereabouts) -> Place:
+    job = context.job(one.job)
     facts: dict[str, Any] = {}
     if one.identity:
         facts["Process"] = one.identity
@@ -152,12 +152,12 @@ def _place(visit: Visit, one: Whereabouts) -> Place:
         if one.place == name:
             acts = (*page.acts, *(("reschedule",) if name in ("retry", "schedule") else ()))
             entry_name = f"{entry_key(one.job)} {job.digest}"
-            return Place(page.title, job, visit.path(page.path), acts, entry_name, facts)
+            return Place(page.title, job, context.path(page.path), acts, entry_name, facts)
     if one.place.startswith(QUEUE):
-        path = visit.path("queues", one.queue)
+        path = context.path("queues", one.queue)
         return Place(f"Queue {one.queue}", job, path, (), "", facts)
     words = {"held": "Fetched", "running": "Running"}
-    path = visit.path("held" if one.place == "held" else "busy")
+    path = context.path("held" if one.place == "held" else "busy")
     return Place(words.get(one.place, one.place), job, path, (), "", facts)
 
 
@@ -175,11 +175,11 @@ def _timeline(entry: Entry) -> Iterator[tuple[str, float]]:
     yield from ((name, at) for name, at in words.items() if at is not None)
 
 
-def _group(visit: Visit, job: JobView | None) -> str:
+def _group(context: RequestContext, job: JobView | None) -> str:
     """Return the path of the failures of the same error in the place of the job, or ""."""
     if job is None or not job.entry.error_class or job.entry.place not in ("retry", "dead"):
         return ""
     path = SETS["retry" if job.entry.place == "retry" else "dead"].path
-    if visit.site.redact is not None:
-        return visit.path(path, **{"class": job.entry.class_name})  # messages may be hidden
-    return visit.path(path, error=f"{job.entry.error_class}:"[:100])
+    if context.site.redact is not None:
+        return context.path(path, **{"class": job.entry.class_name})  # messages may be hidden
+    return context.path(path, error=f"{job.entry.error_class}:"[:100])

@@ -6,30 +6,30 @@ import re
 
 from jobwire.console.ops.journal import joined
 from jobwire.console.ops.roles import LOWEST_ROLE
-from jobwire.console.web.visit import Page, Visit
+from jobwire.console.web.context import Page, RequestContext
 from jobwire.errors import ConfigError
 
 __all__ = ["show"]
 
-PAGE = 100
-PAGE_FILTERED = 1000  # entries that are read if only some of them are shown
+PAGE_ENTRIES = 100
+FILTERED_ENTRIES = 1000  # entries that are read if only some of them are shown
 ENTRY_ID = re.compile(r"[0-9]{1,20}(-[0-9]{1,20})?")
 
 
-def show(visit: Visit) -> Page:
+def show(context: RequestContext) -> Page:
     """Show a page of the journal, newest first."""
-    before, person, act = visit.asked("before"), visit.asked("person"), visit.asked("act")
+    before, person, act = context.asked("before"), context.asked("person"), context.asked("act")
     if before and not ENTRY_ID.fullmatch(before):
         raise ConfigError(f"before: {before!r} is not the id of an entry of the journal")
-    limit = PAGE_FILTERED if person or act else PAGE
-    read = visit.operations.journal(limit=limit, before=before or None)
+    limit = FILTERED_ENTRIES if person or act else PAGE_ENTRIES
+    read = context.operations.journal(limit=limit, before=before or None)
     wanted = person.casefold()
     entries = [
         entry
         for entry in joined(read)
         if wanted in entry.person.casefold() and (not act or entry.act == act)
     ]
-    undoable = visit.operations.undoable([entry.undo for entry in entries if entry.undo])
+    undoable = context.operations.undoable([entry.undo for entry in entries if entry.undo])
     rows = []
     for entry in entries:  # a deletion may have several entries; the newest gets the button
         rows.append((entry, entry.undo if entry.undo in undoable else ""))
@@ -45,6 +45,6 @@ def show(visit: Visit) -> Page:
             "person": person,
             "act": act,
             "acts": sorted(LOWEST_ROLE),
-            "working": sum(not change.ended for change in visit.site.changes.all()),
+            "working": sum(not change.ended for change in context.site.changes.all()),
         },
     )

@@ -6,23 +6,23 @@ from datetime import UTC, datetime
 
 from jobwire.console.ops.alerts import troubles
 from jobwire.console.web import charts
-from jobwire.console.web.visit import Page, Visit
+from jobwire.console.web.context import Page, RequestContext
 from jobwire.inspect.activity import Activity
 
 __all__ = ["activity_bars", "activity_marks", "show"]
 
 PERIODS = {"5m": "5 minutes", "1h": "1 hour", "1d": "1 day", "90d": "90 days"}
-LONGEST = 10  # queues
+MAX_QUEUES = 10  # queues
 PATHS = {"retry": "retries"}  # of the places of troubles, where the path has another name
 FRESH_S = {"5m": 1.0, "1h": 10.0, "1d": 60.0, "90d": 10.0}
 
 
-def show(visit: Visit) -> Page:
+def show(context: RequestContext) -> Page:
     """Show the totals, a chart of a period, and the queues with the longest latency."""
-    period = visit.asked("period") if visit.asked("period") in PERIODS else "5m"
-    fleet = visit.site.fleet()
-    bars, marks = visit.site.shared(
-        f"overview {period}", lambda: _chart(visit, period), fresh=FRESH_S[period]
+    period = context.asked("period") if context.asked("period") in PERIODS else "5m"
+    fleet = context.site.fleet()
+    bars, marks = context.site.shared(
+        f"overview {period}", lambda: _chart(context, period), fresh=FRESH_S[period]
     )
     late = sorted(fleet.queues, key=lambda queue: (-queue.latency, -queue.size, queue.name))
     return Page(
@@ -34,7 +34,7 @@ def show(visit: Visit) -> Page:
             "bars": bars,
             "marks": marks,
             "chart": charts.bars(bars, title=f"Executions in {PERIODS[period]}", marks=marks),
-            "late": [queue for queue in late if queue.size][:LONGEST],
+            "late": [queue for queue in late if queue.size][:MAX_QUEUES],
             "troubles": [
                 (each.text, PATHS.get(each.place, each.place)) for each in troubles(fleet)
             ],
@@ -82,8 +82,8 @@ def activity_marks(activity: Activity) -> list[charts.Mark]:
     ]
 
 
-def _chart(visit: Visit, period: str) -> tuple[list[charts.Bar], list[charts.Mark]]:
-    inspector = visit.operations.inspector
+def _chart(context: RequestContext, period: str) -> tuple[list[charts.Bar], list[charts.Mark]]:
+    inspector = context.operations.inspector
     if period == "90d":
         days = reversed(inspector.history(90))
         return [charts.Bar(day.date[5:], day.processed, day.failed) for day in days], []

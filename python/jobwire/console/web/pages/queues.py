@@ -9,12 +9,12 @@ from typing import Any
 from markupsafe import Markup
 
 from jobwire.console.web import charts
+from jobwire.console.web.context import Page, RequestContext
 from jobwire.console.web.pages.entries import FURTHEST, PER_PAGE, find
 from jobwire.console.web.rendering import duration, number
 from jobwire.console.web.selecting import CONDITIONS, filter_of, parameters
 from jobwire.console.web.site import Site
-from jobwire.console.web.sizes import GAP_S, MOST_QUEUES, SizeLine
-from jobwire.console.web.visit import Page, Visit
+from jobwire.console.web.sizes import GAP_S, MAX_QUEUES, SizeLine
 from jobwire.inspect.entry import QUEUE
 from jobwire.inspect.summary import QueueSummary
 
@@ -28,78 +28,78 @@ ORDERS: dict[str, Callable[[QueueSummary], Any]] = {
 }
 
 
-def show_all(visit: Visit) -> Page:
+def show_all(context: RequestContext) -> Page:
     """Show all queues."""
-    order = visit.asked("sort") if visit.asked("sort") in ORDERS else "size"
-    wanted = visit.asked("name").casefold()
-    queues = [queue for queue in visit.site.fleet().queues if wanted in queue.name.casefold()]
+    order = context.asked("sort") if context.asked("sort") in ORDERS else "size"
+    wanted = context.asked("name").casefold()
+    queues = [queue for queue in context.site.fleet().queues if wanted in queue.name.casefold()]
     queues.sort(key=ORDERS[order])
-    start = visit.number("from", 1, most=FURTHEST) - 1
+    start = context.number("from", 1, most=FURTHEST) - 1
     return Page(
         "queues.html",
         {
             "title": "Queues",
             "queues": [
-                (queue, _line(visit.site.sizes.of(queue.name)))
+                (queue, _line(context.site.sizes.of(queue.name)))
                 for queue in queues[start : start + QUEUES_PER_PAGE]
             ],
-            **_sampling(visit.site),
+            **_sampling(context.site),
             "total": len(queues),
             "start": start,
             "step": QUEUES_PER_PAGE,
             "order": order,
             "orders": [*ORDERS],
-            "wanted": visit.asked("name"),
+            "wanted": context.asked("name"),
         },
     )
 
 
-def show(visit: Visit) -> Page:
+def show(context: RequestContext) -> Page:
     """Show one queue with its jobs."""
-    name = visit.name()
-    if visit.updating:  # the list of jobs stays as it is, so it need not be read
-        return Page("queue.html", _live(visit, _known(visit, name)))
-    rising = visit.asked("direction") == "asc"
-    start = visit.number("from", 1, most=FURTHEST) - 1
-    only = filter_of({**visit.query, "queue": ""}, redacted=visit.site.redact is not None)
-    found = find(visit, QUEUE + name, only, start, rising=rising)
-    summary = visit.operations.inspector.queue(name)
+    name = context.name()
+    if context.updating:  # the list of jobs stays as it is, so it need not be read
+        return Page("queue.html", _live(context, _known(context, name)))
+    rising = context.asked("direction") == "asc"
+    start = context.number("from", 1, most=FURTHEST) - 1
+    only = filter_of({**context.query, "queue": ""}, redacted=context.site.redact is not None)
+    found = find(context, QUEUE + name, only, start, rising=rising)
+    summary = context.operations.inspector.queue(name)
     return Page(
         "queue.html",
         {
-            **_live(visit, summary),
+            **_live(context, summary),
             "title": f"Queue {name}",
             "found": found,
             "jobs": [
-                (visit.job(entry), _position(found.start + index, rising=rising))
+                (context.job(entry), _position(found.start + index, rising=rising))
                 for index, entry in enumerate(found.entries)
             ],
             "rising": rising,
             "filtered": bool(only),
-            "conditions": {each: visit.asked(each) for each in CONDITIONS},
-            "parameters": parameters({**visit.query, "queue": ""}),
+            "conditions": {each: context.asked(each) for each in CONDITIONS},
+            "parameters": parameters({**context.query, "queue": ""}),
             "per_page": PER_PAGE,
         },
     )
 
 
-def _known(visit: Visit, name: str) -> QueueSummary:
+def _known(context: RequestContext, name: str) -> QueueSummary:
     """Return a queue from the numbers that the menu needs anyway; read it if it is not there."""
-    for queue in visit.site.fleet().queues:
+    for queue in context.site.fleet().queues:
         if queue.name == name:
             return queue
-    return visit.shared(f"queue {name}", lambda: visit.operations.inspector.queue(name))
+    return context.shared(f"queue {name}", lambda: context.operations.inspector.queue(name))
 
 
-def _live(visit: Visit, queue: QueueSummary) -> dict[str, Any]:
+def _live(context: RequestContext, queue: QueueSummary) -> dict[str, Any]:
     """Return the values of the live part of the page of a queue."""
-    visit.site.fleet()  # takes a sample
-    line = visit.site.sizes.of(queue.name)
+    context.site.fleet()  # takes a sample
+    line = context.site.sizes.of(queue.name)
     return {
         "queue": queue,
         "line": _line(line),
         "words": "" if line is None else _words(line),
-        **_sampling(visit.site),
+        **_sampling(context.site),
     }
 
 
@@ -122,7 +122,7 @@ def _sampling(site: Site) -> dict[str, Any]:
     since = site.sizes.since
     # A time of day stays the same, so an update is sent only if there is a new sample.
     told = "" if since is None else f"{datetime.fromtimestamp(since, UTC):%H:%M:%S} UTC"
-    return {"since": told, "sampled": MOST_QUEUES}
+    return {"since": told, "sampled": MAX_QUEUES}
 
 
 def _position(index: int, *, rising: bool) -> int:

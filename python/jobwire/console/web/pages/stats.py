@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from starlette.responses import JSONResponse, RedirectResponse, Response
 
 from jobwire.console.ops.doctor_facts import info_fields
-from jobwire.console.web.visit import Visit
+from jobwire.console.web.context import RequestContext
 from jobwire.errors import ConfigError
 from jobwire.inspect.reading import text
 from jobwire.monitoring import fleet_exposition
@@ -23,9 +23,9 @@ SHOWN = (
 )
 
 
-def stats(visit: Visit) -> Response:
+def stats(context: RequestContext) -> Response:
     """Return the totals, with the names of Sidekiq's page."""
-    fleet = visit.site.fleet()
+    fleet = context.site.fleet()
     default = next((queue.latency for queue in fleet.queues if queue.name == "default"), 0.0)
     numbers = {
         "processed": fleet.processed,
@@ -38,7 +38,7 @@ def stats(visit: Visit) -> Response:
         "dead": fleet.sets["dead"],
         "default_latency": default,
     }
-    info = visit.site.shared("info", lambda: _info(visit), fresh=INFO_FRESH_S)
+    info = context.site.shared("info", lambda: _info(context), fresh=INFO_FRESH_S)
     redis = {name: info[name] for name in SHOWN if name in info}
     store = "Redis"
     for name in ("dragonfly", "valkey"):
@@ -51,33 +51,33 @@ def stats(visit: Visit) -> Response:
         {
             "sidekiq": numbers,
             "redis": {**redis, "store_name": store},
-            "server_utc_time": time.strftime("%H:%M:%S UTC", time.gmtime(visit.now)),
+            "server_utc_time": time.strftime("%H:%M:%S UTC", time.gmtime(context.now)),
         }
     )
 
 
-def queues(visit: Visit) -> Response:
+def queues(context: RequestContext) -> Response:
     """Return the size of each queue, the longest first."""
-    longest = sorted(visit.site.fleet().queues, key=lambda queue: (-queue.size, queue.name))
+    longest = sorted(context.site.fleet().queues, key=lambda queue: (-queue.size, queue.name))
     return JSONResponse({text(queue.name): queue.size for queue in longest})
 
 
-def old_stats(visit: Visit) -> Response:
+def old_stats(context: RequestContext) -> Response:
     """Lead from an old path of Sidekiq's page."""
-    return RedirectResponse(visit.path("stats"))
+    return RedirectResponse(context.path("stats"))
 
 
-def metrics(visit: Visit) -> Response:
+def metrics(context: RequestContext) -> Response:
     """Return the numbers for Prometheus."""
     try:
         body, content_type = fleet_exposition(
-            visit.site.fleet(), accept=visit.request.headers.get("accept", "")
+            context.site.fleet(), accept=context.request.headers.get("accept", "")
         )
     except ConfigError as error:  # the extra is not installed
         return Response(f"{error}\n", 501, media_type="text/plain")
     return Response(body, media_type=content_type)
 
 
-def _info(visit: Visit) -> Mapping[str, str]:
-    (reply,) = visit.operations.inspector.redis.run(once(Batch([command("INFO")])))
+def _info(context: RequestContext) -> Mapping[str, str]:
+    (reply,) = context.operations.inspector.redis.run(once(Batch([command("INFO")])))
     return info_fields(reply)

@@ -10,17 +10,17 @@ from urllib.parse import parse_qsl, quote, unquote, unquote_to_bytes, urlencode
 from starlette.requests import Request
 
 from jobwire.console.ops.operations import Operations
-from jobwire.console.ops.roles import Act
+from jobwire.console.ops.roles import Action
 from jobwire.console.web.access import Visitor
 from jobwire.console.web.jobs import JobView, job_view
-from jobwire.console.web.wording import journal_target
+from jobwire.console.web.labels import journal_target
 from jobwire.errors import ConfigError
 from jobwire.inspect.entry import Entry, SetName
 
 if TYPE_CHECKING:
     from jobwire.console.web.site import Site
 
-__all__ = ["Absent", "Page", "Redirect", "Visit"]
+__all__ = ["Absent", "Page", "Redirect", "RequestContext"]
 
 T = TypeVar("T")
 
@@ -40,14 +40,14 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class Redirect:
-    """An answer after an act: the path of a page, which shows the notice."""
+    """An answer after an action: the path of a page, which shows the notice."""
 
     path: str
     notice: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Visit:
+class RequestContext:
     """One request.
 
     Attributes:
@@ -55,10 +55,10 @@ class Visit:
         site: State that all requests share.
         visitor: The person who asks.
         operations: The command layer, for this visitor.
-        form: Names and values of the form, in order; empty unless it is an act.
+        form: Names and values of the form, in order; empty unless it is an action.
         now: Epoch seconds.
         session: The visitor's cookie, from which the token of the forms is made.
-        notice: The result of the last act in words, or "".
+        notice: The result of the last action in words, or "".
         updating: True if only the live part of the page is made again.
     """
 
@@ -181,8 +181,8 @@ class Visit:
         plain = asked.isprintable() and "\\" not in asked and not steps & {".", ".."}
         return asked if ours and plain else self.path()
 
-    def may(self, act: Act) -> bool:
-        """Return True if the visitor's role allows an act."""
+    def may(self, act: Action) -> bool:
+        """Return True if the visitor's role allows an action."""
         return self.operations.permits(act)
 
     def job(self, entry: Entry) -> JobView:

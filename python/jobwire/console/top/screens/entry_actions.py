@@ -1,22 +1,22 @@
-"""Acts on one entry, which lists and the page of a job share."""
+"""Actions on one entry, which lists and the page of a job share."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-from jobwire.console.ops.roles import Act
+from jobwire.console.ops.roles import Action
+from jobwire.console.top.data_screen import DataScreen
 from jobwire.console.top.dialogs import AskLine
-from jobwire.console.top.section import Section
-from jobwire.console.top.texts import shown
+from jobwire.console.top.styled_text import shown
 from jobwire.errors import ConfigError
 from jobwire.inspect.entry import Entry
 from jobwire.inspect.formats import duration, seconds
 
 __all__ = ["POSSIBLE", "act_on_entry"]
 
-# The acts on one entry that a place allows. The jobs of a queue run anyway.
-POSSIBLE: dict[str, tuple[Act, ...]] = {
+# The actions on one entry that a place allows. The jobs of a queue run anyway.
+POSSIBLE: dict[str, tuple[Action, ...]] = {
     "retry": ("retry", "kill", "delete", "reschedule"),
     "schedule": ("add_to_queue", "delete", "reschedule"),
     "dead": ("retry", "delete"),
@@ -30,15 +30,15 @@ DONE = {
 }
 
 
-async def act_on_entry(section: Section[Any], act: Act, one: Entry, where: str) -> bool:
-    """Do an act on one entry, after a question if it is not harmless; True if it changed it."""
-    operations = section.desk.operations
+async def act_on_entry(data_screen: DataScreen[Any], act: Action, one: Entry, where: str) -> bool:
+    """Do an action on one entry, after a question if it is not harmless; True if it changed it."""
+    operations = data_screen.context.operations
     name = shown(f"{one.display_class or 'the entry'} {one.jid or ''}", 80)
-    if act in ("kill", "delete") and not await section.confirmed(f"{act.capitalize()} {name}?"):
+    if act in ("kill", "delete") and not await data_screen.confirmed(f"{act.capitalize()} {name}?"):
         return False
     call: Callable[[], bool]
     if act == "reschedule":
-        span = await section.app.push_screen_wait(
+        span = await data_screen.app.push_screen_wait(
             AskLine(f"Due in how long: {name}", hint="90 (seconds), 15m, 2h, 30d")
         )
         if span is None:
@@ -46,9 +46,9 @@ async def act_on_entry(section: Section[Any], act: Act, one: Entry, where: str) 
         try:
             delay = seconds(span)
         except ConfigError as error:
-            section.warn(str(error))
+            data_screen.warn(str(error))
             return False
-        at = section.desk.clock() + delay
+        at = data_screen.context.clock() + delay
         call, done = lambda: operations.reschedule(one, at), f"due in {duration(delay)}"
     elif act == "delete":
         call, done = lambda: operations.delete(one).count > 0, DONE[act]
@@ -59,11 +59,11 @@ async def act_on_entry(section: Section[Any], act: Act, one: Entry, where: str) 
             "kill": operations.kill,
         }
         call, done = lambda: changes[act](one), DONE[act]
-    changed = await section.attempt(call)
+    changed = await data_screen.attempt(call)
     if changed is None:
         return False
     if changed:
-        section.tell(f"{name}: {done}")
+        data_screen.tell(f"{name}: {done}")
     else:
-        section.warn(f"{name} is gone from {where}; nothing was changed")
+        data_screen.warn(f"{name} is gone from {where}; nothing was changed")
     return changed

@@ -1,4 +1,4 @@
-"""Words for places and acts."""
+"""Words for places and actions."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from jobwire.inspect.entry import QUEUE
 from jobwire.text import counted, visible
 
 __all__ = [
-    "ACT_WORDS",
+    "ACTION_WORDS",
     "LABELS",
     "job_count",
     "journal_target",
@@ -36,8 +36,8 @@ LABELS: Mapping[str, str] = {
     "limit": "only the first",
 }
 
-# Act to its imperative, and its past participle.
-ACT_WORDS: Mapping[str, tuple[str, str]] = {
+# Action to its imperative, and its past participle.
+ACTION_WORDS: Mapping[str, tuple[str, str]] = {
     "retry": ("Retry", "retried"),
     "add_to_queue": ("Add to the queue", "added to their queues"),
     "kill": ("Kill", "killed"),

@@ -1,4 +1,4 @@
-"""Acts: roles, the journal, and changes of many entries."""
+"""Actions: roles, the journal, and changes of many entries."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from harness.servers import Server
 from jobwire.console.ops import bulk
 from jobwire.errors import ConfigError, NoReply, NotPermitted, RedisRefused
 from jobwire.inspect import Filter, Mark, PeriodicEntry, PeriodicJob
-from jobwire.ops import LOWEST_ROLE, ROLES, Act, BulkState, Operations, Selection
+from jobwire.ops import LOWEST_ROLE, ROLES, Action, BulkState, Operations, Selection
 from tests.integration.inspector.entries import IDENTITY, NOW, fill, payload
 from tests.integration.ops.hostile import HOSTILE
 from tests.integration.ops.snapshot import snapshot
@@ -48,7 +48,7 @@ def entry(operations: Operations, name: str) -> PeriodicJob:
     return found
 
 
-CALLS: dict[Act, Callable[[Operations], Any]] = {
+CALLS: dict[Action, Callable[[Operations], Any]] = {
     "retry": lambda ops: ops.retry(first(ops)),
     "add_to_queue": lambda ops: ops.add_to_queue(first(ops)),
     "kill": lambda ops: ops.kill(first(ops)),
@@ -73,14 +73,14 @@ CALLS: dict[Act, Callable[[Operations], Any]] = {
 
 
 def test_every_act_has_a_call_and_a_role() -> None:
-    assert set(CALLS) == set(LOWEST_ROLE) == set(get_args(Act))
+    assert set(CALLS) == set(LOWEST_ROLE) == set(get_args(Action))
     assert set(LOWEST_ROLE.values()) == {"operator", "admin"}
 
 
 @pytest.mark.parametrize("act", CALLS)
 @pytest.mark.parametrize("role", ROLES)
 def test_a_role_allows_an_act_or_nothing_changes(
-    server: Server, client: Any, role: Any, act: Act
+    server: Server, client: Any, role: Any, act: Action
 ) -> None:
     prepare(client)
     with Operations(server.url, person="ada", role=role, clock=lambda: NOW) as operations:
@@ -106,7 +106,7 @@ def test_a_role_allows_an_act_or_nothing_changes(
         assert snapshot(client, without=()) == before
 
 
-@pytest.mark.parametrize("act", get_args(bulk.BulkAct))
+@pytest.mark.parametrize("act", get_args(bulk.BulkAction))
 def test_a_viewer_changes_nothing_in_bulk(server: Server, client: Any, act: Any) -> None:
     prepare(client)
     before = snapshot(client, without=())
@@ -297,18 +297,18 @@ def test_forty_thousand_of_a_hundred_thousand(operations: Operations, client: An
     client.config_resetstat()
     states = [*operations.bulk("retry", chosen)]
     stats = client.info("commandstats")
-    assert stats["cmdstat_evalsha"]["calls"] <= 100_000 / bulk.PAGE + 1
+    assert stats["cmdstat_evalsha"]["calls"] <= 100_000 / bulk.BATCH_SIZE + 1
     of_each_job = ("cmdstat_lpush", "cmdstat_zrem", "cmdstat_zscore")  # in the scripts
     total = sum(one["calls"] for name, one in stats.items() if name not in of_each_job)
-    assert total < 6 * 100_000 / bulk.PAGE + 50
-    assert [one.seen for one in states] == [*range(0, 100_001, bulk.PAGE)]
+    assert total < 6 * 100_000 / bulk.BATCH_SIZE + 50
+    assert [one.seen for one in states] == [*range(0, 100_001, bulk.BATCH_SIZE)]
     assert (states[-1].done, states[-1].matched, states[-1].finished) == (40_000, 40_000, True)
     assert (client.zcard("retry"), client.llen("queue:default")) == (60_000, 40_000)
 
 
-@pytest.mark.parametrize("act", get_args(bulk.BulkAct))
+@pytest.mark.parametrize("act", get_args(bulk.BulkAction))
 def test_a_change_goes_on_in_another_process(
-    server: Server, client: Any, act: bulk.BulkAct
+    server: Server, client: Any, act: bulk.BulkAction
 ) -> None:
     fill(client, "retry", 2600, lambda n: n // 900)  # many equal scores
     with Operations(server.url, role="operator", clock=lambda: NOW) as one:
@@ -326,7 +326,7 @@ def test_a_change_goes_on_in_another_process(
         assert client.zcard("retry") == 0
         if act == "delete":
             assert other.undo(last.undo).restored == 2600
-        wrong: bulk.BulkAct = "kill" if act == "retry" else "retry"
+        wrong: bulk.BulkAction = "kill" if act == "retry" else "retry"
         with pytest.raises(ConfigError, match=f"this state is of {act}"):
             other.bulk(wrong, resume=resumed)
 

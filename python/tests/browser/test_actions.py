@@ -1,4 +1,4 @@
-"""Every act of the page by its button, updates of open pages, and the keyboard alone."""
+"""Every action of the page by its button, updates of open pages, and the keyboard alone."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from playwright.sync_api import Page, Request, expect
 
 from harness.servers import Server, wait_until
-from jobwire.console.web.routes import ACTS
+from jobwire.console.web.routes import ACTIONS
 from tests import samples
 from tests.browser import database
 from tests.browser.conftest import OpenPage, Serve
@@ -28,7 +28,7 @@ BEATS_S = 60  # a process obeys one signal a beat
 
 
 def told(page: Page, text: str) -> None:
-    """Wait for the notice after an act."""
+    """Wait for the notice after an action."""
     expect(page.get_by_role("status")).to_contain_text(text)
 
 
@@ -43,7 +43,7 @@ def tick(page: Page, jid: str) -> None:
 def test_every_act_by_its_button(
     server: Server, workers: Workers, serve: Serve, open_page: OpenPage
 ) -> None:
-    """Each changes the database as its notice says; an act that no button reaches fails."""
+    """Each changes the database as its notice says; an action that no button reaches fails."""
     worker = database.fill(server, workers)
     (identity,) = [name.decode() for name in server.client().smembers("processes")]
     client = server.client()
@@ -133,8 +133,8 @@ def test_every_act_by_its_button(
     press(page, f"Stop {identity}")
     told(page, "will end")
     assert worker.wait(BEATS_S) == 0
-    assert sent >= {act.name for act in ACTS} - {"stop-change"}
-    assert sent <= {act.name for act in ACTS}
+    assert sent >= {act.name for act in ACTIONS} - {"stop-change"}
+    assert sent <= {act.name for act in ACTIONS}
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Acts on entries that a person chose: by their exact bytes."""
+"""Actions on entries that a person chose: by their exact bytes."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import cast
 
-from jobwire.console.ops.bulk import BulkAct
+from jobwire.console.ops.bulk import BulkAction
+from jobwire.console.web.context import Redirect, RequestContext
 from jobwire.console.web.jobs import split_key
 from jobwire.console.web.places import SETS
-from jobwire.console.web.visit import Redirect, Visit
 from jobwire.errors import ConfigError, PayloadError
 from jobwire.inspect.entry import QUEUE, Entry, SetName
 from jobwire.inspect.formats import seconds
 from jobwire.protocol.times import instant
 from jobwire.text import counted
 
-__all__ = ["MOST_ENTRIES", "act_on_each", "chosen", "delete", "reschedule"]
+__all__ = ["MAX_ENTRIES", "act_on_each", "chosen", "delete", "reschedule"]
 
-MOST_ENTRIES = 200  # per form; larger selections run as a background change
+MAX_ENTRIES = 200  # per form; larger selections run as a background change
 DONE = {
     "retry": "pushed to their queues",
     "add_to_queue": "pushed to their queues",
@@ -26,7 +26,7 @@ DONE = {
 }
 
 
-def chosen(visit: Visit) -> tuple[list[Entry], int]:
+def chosen(context: RequestContext) -> tuple[list[Entry], int]:
     """Return the entries that the form names, and the number of those that are gone.
 
     A name is `<key> <digest>`; for a job of a queue, the key is the position where it was seen.
@@ -34,21 +34,21 @@ def chosen(visit: Visit) -> tuple[list[Entry], int]:
     Raises:
         ConfigError: The form names none, too many, or something else.
     """
-    place, names = visit.field("place"), visit.fields("entry")
+    place, names = context.field("place"), context.fields("entry")
     if not names:
         raise ConfigError("nothing is selected; tick the jobs first")
-    if len(names) > MOST_ENTRIES:
-        raise ConfigError(f"entry: {len(names)} are more than {MOST_ENTRIES} at a time")
-    found = [_find(visit, place, name) for name in names]
+    if len(names) > MAX_ENTRIES:
+        raise ConfigError(f"entry: {len(names)} are more than {MAX_ENTRIES} at a time")
+    found = [_find(context, place, name) for name in names]
     return [one for one in found if one is not None], found.count(None)
 
 
-def act_on_each(act: BulkAct) -> Callable[[Visit], Redirect]:
-    """Return the act that changes each chosen entry."""
+def act_on_each(act: BulkAction) -> Callable[[RequestContext], Redirect]:
+    """Return the action that changes each chosen entry."""
 
-    def do(visit: Visit) -> Redirect:
-        entries, gone = chosen(visit)
-        change = getattr(visit.operations, act)
+    def do(context: RequestContext) -> Redirect:
+        entries, gone = chosen(context)
+        change = getattr(context.operations, act)
         done, problems = 0, []
         for entry in entries:
             try:
@@ -58,28 +58,28 @@ def act_on_each(act: BulkAct) -> Callable[[Visit], Redirect]:
             else:
                 done += bool(changed)
                 gone += not changed
-        return Redirect(visit.back(), _told(done, DONE[act], gone, problems))
+        return Redirect(context.back(), _told(done, DONE[act], gone, problems))
 
     return do
 
 
-def delete(visit: Visit) -> Redirect:
+def delete(context: RequestContext) -> Redirect:
     """Delete the chosen entries."""
-    entries, gone = chosen(visit)
-    removed = [visit.operations.delete(entry) for entry in entries]
+    entries, gone = chosen(context)
+    removed = [context.operations.delete(entry) for entry in entries]
     done = sum(one.count for one in removed)
     gone += sum(not one.count for one in removed)
     undo = "; the journal can put them back" if done else ""
-    return Redirect(visit.back(), _told(done, "deleted", gone, []) + undo)
+    return Redirect(context.back(), _told(done, "deleted", gone, []) + undo)
 
 
-def reschedule(visit: Visit) -> Redirect:
+def reschedule(context: RequestContext) -> Redirect:
     """Change the time at which an entry is due."""
-    asked = visit.field("at").strip()
-    moment = instant(_when(asked), now=visit.now)
-    entries, gone = chosen(visit)
-    done = sum(visit.operations.reschedule(entry, moment) for entry in entries)
-    return Redirect(visit.back(), _told(done, "due at another time", gone, []))
+    asked = context.field("at").strip()
+    moment = instant(_when(asked), now=context.now)
+    entries, gone = chosen(context)
+    done = sum(context.operations.reschedule(entry, moment) for entry in entries)
+    return Redirect(context.back(), _told(done, "due at another time", gone, []))
 
 
 def _when(asked: str) -> float | datetime:
@@ -92,18 +92,18 @@ def _when(asked: str) -> float | datetime:
         ) from None
 
 
-def _find(visit: Visit, place: str, name: str) -> Entry | None:
+def _find(context: RequestContext, place: str, name: str) -> Entry | None:
     key, _, digest = name.rpartition(" ")
     if place.startswith(QUEUE):
         try:
             position = int(key)
         except ValueError:
             raise ConfigError(f"entry: {name!r} names no job of a queue") from None
-        return visit.job_near(place.removeprefix(QUEUE), position, digest)
+        return context.job_near(place.removeprefix(QUEUE), position, digest)
     parts = split_key(key)
     if parts is None or place not in SETS:
         raise ConfigError(f"unknown entry {name!r} of {place!r}")
-    return visit.entry_at(cast("SetName", place), *parts, digest)
+    return context.entry_at(cast("SetName", place), *parts, digest)
 
 
 def _told(done: int, words: str, gone: int, problems: list[str]) -> str:

@@ -10,11 +10,11 @@ from jobwire.console.ops.operations import Operations
 from jobwire.console.ops.selection import Selection
 from jobwire.inspect.entry import Entry
 
-__all__ = ["MOST_HITS", "Found", "look"]
+__all__ = ["MAX_HITS", "Found", "scan"]
 
-STEP = 200  # entries of one round trip
-FIRST_STEP = 20  # of the first one, because a few payloads may be large
-MOST_HITS = 200
+BATCH_SIZE = 200  # entries of one round trip
+FIRST_BATCH_SIZE = 20  # of the first one, because a few payloads may be large
+MAX_HITS = 200
 
 
 @dataclass(slots=True)
@@ -25,7 +25,7 @@ class Found:
         total: Number of entries in the place.
         seen: Number of entries that were examined.
         matched: Number of these that match.
-        entries: The first of the matching entries, up to `MOST_HITS`.
+        entries: The first of the matching entries, up to `MAX_HITS`.
     """
 
     total: int = 0
@@ -34,7 +34,7 @@ class Found:
     entries: list[Entry] = field(default_factory=list)
 
 
-def look(
+def scan(
     operations: Operations,
     chosen: Selection,
     *,
@@ -42,7 +42,7 @@ def look(
     rising: bool,
     stop: threading.Event,
     report: Callable[[Found], None] | None = None,
-    most: int = MOST_HITS,
+    most: int = MAX_HITS,
 ) -> Found:
     """Return the entries of a selection. It ends when `most` were found, or on `stop`.
 
@@ -55,7 +55,7 @@ def look(
         report: Called after each page.
         most: Maximum number of entries to return.
     """
-    found, step = Found(), FIRST_STEP
+    found, step = Found(), FIRST_BATCH_SIZE
     while not stop.is_set():
         page = operations.page(chosen.place, start=found.seen, count=step, rising=rising)
         found.total = page.total
@@ -70,5 +70,5 @@ def look(
             report(found)
         if len(page.entries) < step:
             return found
-        step = min(2 * step, STEP)
+        step = min(2 * step, BATCH_SIZE)
     return found

@@ -12,20 +12,20 @@ from textual.binding import Binding, BindingType
 from textual.screen import Screen
 from textual.widgets import Footer, Static
 
-from jobwire.console.ops.roles import Act
-from jobwire.console.top.desk import Desk
+from jobwire.console.ops.roles import Action
+from jobwire.console.top.context import ScreenContext
 from jobwire.console.top.dialogs import Confirm
-from jobwire.console.top.texts import Cell, Part, joined
+from jobwire.console.top.styled_text import Cell, Part, joined
 from jobwire.console.top.threads import in_thread
 from jobwire.errors import JobwireError, RedisTrouble
 from jobwire.inspect.formats import clean, duration
 
-__all__ = ["TABS", "Section", "act_key"]
+__all__ = ["TABS", "DataScreen", "action_key"]
 
 D = TypeVar("D")
 T = TypeVar("T")
 
-ACT_ACTIONS = ("act", "act_on_all")
+KEYED_ACTIONS = ("act", "act_on_all")
 GENERAL = ("read_again", "back", "app.focus_next")  # the same on all screens
 TABS = {
     "1": "overview",
@@ -44,8 +44,10 @@ TABS = {
 }
 
 
-def act_key(key: str, act: Act, words: str, *, on_all: bool = False, shown: bool = True) -> Binding:
-    """Return the binding of a key to an act.
+def action_key(
+    key: str, act: Action, words: str, *, on_all: bool = False, shown: bool = True
+) -> Binding:
+    """Return the binding of a key to an action.
 
     Args:
         key: The key.
@@ -58,14 +60,14 @@ def act_key(key: str, act: Act, words: str, *, on_all: bool = False, shown: bool
     return Binding(key, action, words, show=shown)
 
 
-class Section(Screen[None], Generic[D]):
+class DataScreen(Screen[None], Generic[D]):
     """A screen that shows one kind of data.
 
     A subclass reads its data in `read_data`, in a thread, and shows it in `show_data`. People whose
-    role does not allow an act do not see its key, and are told so if they press it.
+    role does not allow an action do not see its key, and are told so if they press it.
 
     Args:
-        desk: The parts that all screens share.
+        context: The parts that all screens share.
         tab: Name of its tab, or of the tab from which it was opened.
         heading: Its title.
     """
@@ -76,9 +78,9 @@ class Section(Screen[None], Generic[D]):
     ]
     polled = True  # False: it is read when it opens, and on F5
 
-    def __init__(self, desk: Desk, tab: str, heading: str = "") -> None:
+    def __init__(self, context: ScreenContext, tab: str, heading: str = "") -> None:
         super().__init__()
-        self.desk = desk
+        self.context = context
         self.tab = tab
         self.heading = heading or tab.capitalize()
         self.due = True  # it was not read yet, or a person asks for it
@@ -100,12 +102,12 @@ class Section(Screen[None], Generic[D]):
         """Yield the widgets between the tabs and the line of state."""
         raise NotImplementedError
 
-    async def perform(self, act: Act) -> None:
-        """Do an act that a key asks for; the role allows it."""
+    async def perform(self, act: Action) -> None:
+        """Do an action that a key asks for; the role allows it."""
         raise NotImplementedError
 
-    async def perform_on_all(self, act: Act) -> None:
-        """Do an act on all entries that the filter selects; the role allows it."""
+    async def perform_on_all(self, act: Action) -> None:
+        """Do an action on all entries that the filter selects; the role allows it."""
         raise NotImplementedError
 
     @property
@@ -121,16 +123,16 @@ class Section(Screen[None], Generic[D]):
         try:
             data = await in_thread(self.read_data)
         except RedisTrouble as error:
-            now = self.desk.clock()
-            if self.desk.away_since is None:
-                self.desk.away_since = now
-            since = duration(now - self.desk.away_since)
+            now = self.context.clock()
+            if self.context.away_since is None:
+                self.context.away_since = now
+            since = duration(now - self.context.away_since)
             self._trouble = f"Redis cannot be used (for {since}; trying again): {clean(str(error))}"
             self.due = True
         except JobwireError as error:
             self._trouble = clean(str(error))
         else:
-            self.desk.away_since = None
+            self.context.away_since = None
             self._trouble = ""
             if self.alive:
                 self.show_data(data)
@@ -158,7 +160,7 @@ class Section(Screen[None], Generic[D]):
 
     def on_screen_resume(self) -> None:
         """Read the data at once, because it is seen now."""
-        self.desk.wake.set()
+        self.context.wake.set()
 
     def say(self, *parts: Part) -> None:
         """Show a line of state, which a trouble with Redis hides while it lasts."""
@@ -166,11 +168,11 @@ class Section(Screen[None], Generic[D]):
         self._draw_state()
 
     def _draw_head(self) -> None:
-        operations = self.desk.operations
-        time = datetime.fromtimestamp(self.desk.clock(), UTC)
+        operations = self.context.operations
+        time = datetime.fromtimestamp(self.context.clock(), UTC)
         line: list[Part] = [
             Cell(self.heading, "head"),
-            f"  {clean(self.desk.address)}  {clean(operations.person)} ({operations.role})",
+            f"  {clean(self.context.address)}  {clean(operations.person)} ({operations.role})",
             f"  {time:%H:%M:%S}Z",
         ]
         self.query_one("#head", Static).update(joined([line, *self._tab_lines()]))
@@ -194,19 +196,21 @@ class Section(Screen[None], Generic[D]):
     # -- keys
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Hide the keys of acts that the role does not allow."""
-        if action in ACT_ACTIONS:
-            return self.desk.permits(cast("Act", parameters[0]))
+        """Hide the keys of actions that the role does not allow."""
+        if action in KEYED_ACTIONS:
+            return self.context.permits(cast("Action", parameters[0]))
         return super().check_action(action, parameters)
 
     def on_key(self, event: events.Key) -> None:
-        """Say that the role does not allow an act; a key of an act that it allows does not come."""
+        """Say that the role does not allow an action; keys of allowed actions do not come here."""
         for binding in self.BINDINGS:
             if not isinstance(binding, Binding) or binding.key != event.key:
                 continue
             name, parameters = _parsed(binding.action)
-            if name in ACT_ACTIONS and not self.desk.permits(act := cast("Act", parameters[0])):
-                self.warn(str(self.desk.refusal(act)))
+            if name in KEYED_ACTIONS and not self.context.permits(
+                act := cast("Action", parameters[0])
+            ):
+                self.warn(str(self.context.refusal(act)))
 
     def keys(self) -> list[tuple[str, str]]:
         """Return the keys of this screen that do something here, each with its description."""
@@ -221,7 +225,7 @@ class Section(Screen[None], Generic[D]):
     def action_read_again(self) -> None:
         """Read the data now."""
         self.due = True
-        self.desk.wake.set()
+        self.context.wake.set()
 
     def action_back(self) -> None:
         """Go back to the screen from which this one was opened."""
@@ -229,26 +233,26 @@ class Section(Screen[None], Generic[D]):
             self.app.pop_screen()
 
     @work
-    async def action_act(self, act: Act) -> None:
-        """Do an act."""
+    async def action_act(self, act: Action) -> None:
+        """Do an action."""
         await self.perform(act)
 
     @work
-    async def action_act_on_all(self, act: Act) -> None:
-        """Do an act on all entries that the filter selects."""
+    async def action_act_on_all(self, act: Action) -> None:
+        """Do an action on all entries that the filter selects."""
         await self.perform_on_all(act)
 
-    # -- acts
+    # -- actions
 
     async def attempt(self, call: Callable[[], T]) -> T | None:
-        """Return the result of an act, which a thread does; None if it failed, with a message."""
+        """Do an action in a thread and return its result; None if it failed, with a message."""
         try:
             result = await in_thread(call)
         except JobwireError as error:
             self.warn(str(error))
             return None
         self.due = True
-        self.desk.wake.set()
+        self.context.wake.set()
         return result
 
     async def confirmed(self, *lines: str) -> bool:

@@ -9,14 +9,14 @@ from dataclasses import dataclass, field
 
 from jobwire.console.ops.changes import Changes
 from jobwire.console.ops.operations import Operations
-from jobwire.console.ops.roles import LOWEST_ROLE, Act
+from jobwire.console.ops.roles import LOWEST_ROLE, Action
 from jobwire.errors import NotPermitted
 
-__all__ = ["Desk"]
+__all__ = ["ScreenContext"]
 
 
 @dataclass(slots=True, kw_only=True)
-class Desk:
+class ScreenContext:
     """The parts that all screens share.
 
     Attributes:
@@ -37,10 +37,10 @@ class Desk:
     wake: asyncio.Event = field(default_factory=asyncio.Event)
     away_since: float | None = None
 
-    def permits(self, act: Act) -> bool:
-        """Return True if the role of the user allows an act."""
+    def permits(self, act: Action) -> bool:
+        """Return True if the role of the user allows an action."""
         return self.operations.permits(act)
 
-    def refusal(self, act: Act) -> NotPermitted:
-        """Return the error for an act that the role does not allow."""
+    def refusal(self, act: Action) -> NotPermitted:
+        """Return the error for an action that the role does not allow."""
         return NotPermitted(act, self.operations.role, LOWEST_ROLE[act])

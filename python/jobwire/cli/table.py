@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 from jobwire.inspect.formats import ago, iso
 
-__all__ = ["Cell", "Column", "Moment", "Sheet", "Styled", "exact", "readable"]
+__all__ = ["Cell", "Column", "Moment", "Styled", "Table", "exact", "readable"]
 
 
 class Styled(NamedTuple):
@@ -59,7 +59,7 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)
-class Sheet:
+class Table:
     """A table to print.
 
     Attributes:

@@ -1,4 +1,4 @@
-"""Each act by its keys, for each role: done and in the journal, or refused."""
+"""Each action by its keys, for each role: done and in the journal, or refused."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from harness.servers import Server
 from jobwire import App
 from jobwire.console.ops.roles import permits
 from jobwire.inspect import PeriodicEntry, PeriodicJobs
-from jobwire.ops import LOWEST_ROLE, ROLES, Act, Operations
+from jobwire.ops import LOWEST_ROLE, ROLES, Action, Operations
 from tests.integration.top.driving import PERSON, Driver, driving
 from tests.samples import AT, DUE, failure, payload
 from tests.workers import running
@@ -62,7 +62,7 @@ async def _reschedule(drive: Driver) -> None:
 async def _pause(drive: Driver) -> None:
     await drive.open("2")
     await drive.until(lambda: any(row[0] == "mails" for row in drive.rows))
-    while drive.section.query_one("Rows").current != "mails":  # type: ignore[attr-defined]
+    while drive.data_screen.query_one("Rows").current != "mails":  # type: ignore[attr-defined]
         await drive.press("down")
     await drive.press("p")
 
@@ -71,7 +71,7 @@ async def _unpause(drive: Driver) -> None:
     await drive.open("2")
     await drive.until(lambda: any(row[0] == "halted" for row in drive.rows))
     await drive.press("home", "up", "up", "up", "up")
-    while drive.section.query_one("Rows").current != "halted":  # type: ignore[attr-defined]
+    while drive.data_screen.query_one("Rows").current != "halted":  # type: ignore[attr-defined]
         await drive.press("down")
     await drive.press("p")
 
@@ -121,20 +121,20 @@ async def _undo(drive: Driver) -> None:
 
 async def answer(drive: Driver, key: str) -> None:
     """Answer a question, if one is asked."""
-    await drive.until(lambda: drive.app.screen is not drive.section or drive.messages)
+    await drive.until(lambda: drive.app.screen is not drive.data_screen or drive.messages)
     await drive.press(key)
 
 
 async def line(drive: Driver, text: str) -> None:
     """Answer a question for a line, if one is asked."""
-    await drive.until(lambda: drive.app.screen is not drive.section or drive.messages)
-    if drive.app.screen is not drive.section:
+    await drive.until(lambda: drive.app.screen is not drive.data_screen or drive.messages)
+    if drive.app.screen is not drive.data_screen:
         await drive.write(text)
 
 
 IN_THE_GATE = "retry", "pause"
 
-STEPS: dict[Act, Step] = {
+STEPS: dict[Action, Step] = {
     "retry": at("4", "r"),
     "add_to_queue": at("5", "a"),
     "kill": at("4", "k", "y"),
@@ -157,13 +157,13 @@ STEPS: dict[Act, Step] = {
 NO_KEYS = {"load_periodic", "migrate_periodic"}  # a schedule comes from a file or an application
 
 
-# Acts that share the key of another one.
-ONE_KEY: dict[Act, Act] = {"unpause": "pause", "enable_periodic": "disable_periodic"}
+# Actions that share the key of another one.
+ONE_KEY: dict[Action, Action] = {"unpause": "pause", "enable_periodic": "disable_periodic"}
 
 
 @contextmanager
-def process(server: Server, act: Act, signals: list[str]) -> Iterator[None]:
-    """Run a worker, if the act is about one."""
+def process(server: Server, act: Action, signals: list[str]) -> Iterator[None]:
+    """Run a worker, if the action is about one."""
     if act not in ("quiet", "dump", "stop"):
         yield
         return
@@ -171,7 +171,7 @@ def process(server: Server, act: Act, signals: list[str]) -> Iterator[None]:
         yield
 
 
-EFFECTS: dict[Act, Callable[[Server, list[str]], object]] = {
+EFFECTS: dict[Action, Callable[[Server, list[str]], object]] = {
     "retry": lambda server, _: counts(server) == (2, 3, 2, 4),
     "add_to_queue": lambda server, _: counts(server) == (3, 2, 2, 4),
     "kill": lambda server, _: counts(server) == (2, 3, 3, 3),
@@ -219,7 +219,9 @@ def entries(server: Server) -> list[tuple[str, str]]:
     "act",
     [a if a in IN_THE_GATE else pytest.param(a, marks=pytest.mark.matrix) for a in STEPS],
 )
-def test_an_act_is_done_for_those_who_may_and_refused_to_others(server: Server, act: Act) -> None:
+def test_an_act_is_done_for_those_who_may_and_refused_to_others(
+    server: Server, act: Action
+) -> None:
     fill(server)
     before = entries(server)
     signals: list[str] = []
@@ -244,7 +246,7 @@ def test_an_act_is_done_for_those_who_may_and_refused_to_others(server: Server, 
 
 
 def test_every_act_has_a_key() -> None:
-    """A new act without keys and an expected effect fails here."""
+    """A new action without keys and an expected effect fails here."""
     assert set(STEPS) == set(EFFECTS) == set(LOWEST_ROLE) - NO_KEYS
 
 
@@ -278,7 +280,7 @@ def test_a_viewer_writes_nothing_in_a_crawl(server: Server) -> None:
                 if tab != "9":  # where the keys go into the line
                     await drive.read()
                     await drive.press(*"rakxtRAKXCQSDum")
-                    assert drive.app.screen is drive.section, "no question was asked"
+                    assert drive.app.screen is drive.data_screen, "no question was asked"
             await drive.press("escape")
             await drive.open("4")
             await drive.press("enter")

@@ -23,7 +23,7 @@ __all__ = [
     "shown",
 ]
 
-MOST = 200  # characters of one value in a table
+MAX_CHARS = 200  # characters of one value in a table
 BARS = "▁▂▃▄▅▆▇█"
 STYLES = {
     "": "",
@@ -53,12 +53,12 @@ Part = str | Cell
 Drawn: TypeAlias = Text
 
 
-def shown(value: str, most: int = MOST) -> str:
+def shown(value: str, most: int = MAX_CHARS) -> str:
     """Return a text from Redis as one short line: escapes replace unprintable characters."""
     return cut(clean(value[: most + 1]), most)
 
 
-def one_line(value: Any, most: int = MOST) -> str:
+def one_line(value: Any, most: int = MAX_CHARS) -> str:
     """Return a value of a payload as one short line of JSON."""
     if isinstance(value, str):
         return shown(json.dumps(value[: most + 1], ensure_ascii=False), most)

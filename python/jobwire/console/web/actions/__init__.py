@@ -1,0 +1,1 @@
+"""The actions: each module changes one kind of thing."""

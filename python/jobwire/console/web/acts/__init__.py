@@ -1,1 +1,0 @@
-"""The acts: each module changes one kind of thing."""
