@@ -26,7 +26,7 @@ _TRACED = (
     "unit/",
     *(f"property/test_{name}.py" for name in ("races", "rules", "template")),
     *("integration/scripts/", "integration/inspector/test_names.py"),
-    *(f"integration/ops/test_{name}.py" for name in ("acts", "permissions")),
+    *(f"integration/ops/test_{name}.py" for name in ("actions", "permissions")),
     *(f"integration/test_client{name}.py" for name in ("", "_generations")),
     *(f"integration/test_{name}.py" for name in ("cancelling", "heartbeat", "iteration")),
     *(f"integration/test_{name}.py" for name in ("periodic", "pushing", "results", "time")),

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from harness.servers import Server
 from jobwire.cli.inspect import views
-from jobwire.cli.pretty import console
+from jobwire.cli.pretty import console, draw
 from jobwire.cli.table import Table, exact, readable
 from jobwire.errors import JobwireError
 from jobwire.inspect import Filter, Inspector, SetName

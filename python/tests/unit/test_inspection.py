@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from jobwire import inspect
-from jobwire.cli.pretty import console
+from jobwire.cli.pretty import console, draw
 from jobwire.cli.table import Column, Table
 from jobwire.connection import resources
 from jobwire.inspect import Filter, aio, sync
