@@ -53,12 +53,14 @@ _PROFILES = (
     *("scheduler/periodic", "inspector/periodic"),  # of annexes, as the next lines
     *("worker/results", "client/cancelling", "worker/cancelling"),
     *("client/time", "worker/time"),
+    *("client/activejob", "worker/activejob"),
 )
 _ROBUST_THROUGHOUT = frozenset(
     [
         *("worker/reliable", "scheduler/reliable"),
         *("worker/results", "client/cancelling", "worker/cancelling"),
         *("client/time", "worker/time"),
+        *("client/activejob", "worker/activejob"),
     ]
 )
 

@@ -15,8 +15,10 @@ from dataclasses import replace
 from typing import Any
 
 import redis
+from neutral import neutral
 
 import jobwire
+from jobwire.active_job import Keywords, Symbol
 from jobwire.application.config import CapsuleConfig, WorkerConfig
 from jobwire.iterables import over_sequence
 from jobwire.protocol.iteration import Cursor
@@ -119,6 +121,16 @@ def obey(how: str) -> None:
         raise jobwire.Cancelled
     if how == "fail":
         raise JobwireError("asked to end")
+
+
+@app.active_job("JobwireActive")
+def active(*args: Any, **kwargs: Any) -> None:
+    """Accept any arguments; fail if the first one is `fail`."""
+    given = [*args, Keywords({Symbol(key): kwargs[key] for key in kwargs})] if kwargs else args
+    report("begin", args=neutral([*given]))
+    report("end", ok=True)
+    if args[:1] == ("fail",):
+        raise JobwireError("fail")
 
 
 @app.job(name="JobwireSnooze")

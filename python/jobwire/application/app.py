@@ -38,6 +38,7 @@ from jobwire.application.middleware import MiddlewareChain
 from jobwire.application.producer import MAX_PAYLOAD_BYTES, GenerationSetting
 from jobwire.application.propagation import Propagation
 from jobwire.errors import ConfigError, PayloadError
+from jobwire.protocol import active_job
 from jobwire.protocol.arguments import StrictArgs
 from jobwire.protocol.iteration import Cursor
 from jobwire.protocol.normalize import (
@@ -265,8 +266,7 @@ class App(Clients):
             ConfigError: The name is taken, the function cannot be a job, or an option is invalid.
         """
 
-        if timeout is not None and not 0 < timeout < MAX_WAIT_S:
-            raise ConfigError(f"job {name!r}: timeout {timeout!r} is not above 0 seconds")
+        _check_timeout(name, timeout)
 
         def define(function: Callable[P, R]) -> JobType[P, R]:
             check_function(function, name, iterable=False)
@@ -280,6 +280,58 @@ class App(Clients):
             return self._define(make, function, name, options)
 
         return define if function is None else define(function)
+
+    def active_job(
+        self,
+        name: str,
+        *,
+        timeout: float | None = None,
+        isolated: bool = False,
+        on_commit: bool = True,
+        **options: Unpack[Options],
+    ) -> Callable[[Callable[P, R]], JobType[P, R]]:
+        """Define a job of Rails' Active Job, to run jobs that Rails enqueues, or for Rails to run.
+
+            @app.active_job("WelcomeJob", queue="mailers")
+            def welcome(user: GlobalID, *, locale: str = "en") -> None: ...
+
+        The function gets the arguments of `perform_later`, keyword arguments as such. Symbols,
+        times, durations, records and the like arrive as values of `jobwire.active_job`. A record
+        is only a reference, which the job looks up by itself. `enqueue` writes a job as Rails does.
+        `retry_on` and `discard_on` of a class in Ruby have no effect here; the options of the
+        payload decide about a failure. [X-AJ-1]
+
+        Args:
+            name: Class of the job in Rails.
+            timeout: See `job`.
+            isolated: See `job`.
+            on_commit: See `job`.
+            **options: Options of the jobs that Python enqueues; see `Options`.
+
+        Raises:
+            ConfigError: The name is taken, the function cannot be a job, or an option is invalid.
+        """
+        from jobwire.application.active_job import ActiveJobType  # seldom used
+
+        def define(function: Callable[P, R]) -> JobType[P, R]:
+            check_function(function, name, iterable=False)
+            _check_timeout(name, timeout)
+            make = partial(
+                ActiveJobType[P, R], timeout=timeout, isolated=isolated, on_commit=on_commit
+            )
+            return self._define(make, function, name, options)
+
+        return define
+
+    def find(self, fields: Mapping[str, Any]) -> JobType[..., Any] | None:
+        """Return the definition that runs a payload; None if there is none. [EXEC-2] [X-AJ-1]"""
+        name = fields.get("class")
+        definition = self.jobs.get(name) if isinstance(name, str) else None
+        if definition is None:
+            definition = self.jobs.get(active_job.class_of(fields))
+            return definition if definition is not None and definition.active_job else None
+        # A payload of the class itself has no arguments of Active Job.
+        return None if definition.active_job else definition
 
     def periodic(
         self,
@@ -344,6 +396,7 @@ class App(Clients):
                 date_as_argument=date_as_argument,
                 catch_up=catch_up,
                 overlap=overlap,
+                active_job=job.active_job,
             )
             self.periodic_entries.append(check(entry, tz=tz))
             return job
@@ -495,6 +548,11 @@ class App(Clients):
         if not options.keys().isdisjoint(_RETRIES):  # two ways to say how often to retry
             defaults = {name: value for name, value in defaults.items() if name not in _RETRIES}
         return {**defaults, **options}
+
+
+def _check_timeout(name: str | None, timeout: float | None) -> None:
+    if timeout is not None and not 0 < timeout < MAX_WAIT_S:
+        raise ConfigError(f"job {name!r}: timeout {timeout!r} is not above 0 seconds")
 
 
 def _check_options(subject: str, options: Mapping[str, Any]) -> None:

@@ -185,6 +185,38 @@ class Client(Closing):
             )
         )
 
+    def push_active_job(
+        self,
+        job_class: str,
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+        *,
+        at: When | None = None,
+        jid: str | None = None,
+        on_commit: bool = True,
+        **options: Unpack[Options],
+    ) -> str | None:
+        """Push one job of Active Job, to run in Rails; see `push`. [X-AJ-8]
+
+        Args:
+            job_class: Class of the job in Rails, such as `WelcomeJob`.
+            args: Positional arguments: JSON values, dates, aware datetimes, timedeltas, decimals,
+                and the values of `jobwire.active_job`.
+            kwargs: Keyword arguments.
+            at: Time to run at.
+            jid: The job id, not the id that Active Job uses.
+            on_commit: See `push`.
+            **options: See `Options`.
+
+        Raises:
+            InvalidJob: Active Job has no form for a value, or the job is invalid.
+        """
+        return self.redis.run(
+            self._producer.push_active_job(
+                job_class, args, kwargs, options, at=at, jid=jid, on_commit=on_commit
+            )
+        )
+
     def push_bulk(
         self,
         class_name: str,

@@ -49,7 +49,13 @@ class JobType(Generic[P, R]):
         retry_hook: The hook that `retry_in` has set.
         exhausted_hook: The hook that `exhausted` has set.
         parameters: Turns arguments into those of a payload, and back.
+        active_job: True if its payloads are those of Active Job.
+        wire_class: The class in a payload, which is not `name` for an Active Job.
+        fields: More fields of each payload.
     """
+
+    active_job = False
+    fields: Mapping[str, Any] | None = None
 
     def __init__(
         self,
@@ -65,7 +71,7 @@ class JobType(Generic[P, R]):
         iterable: IterableSpec | None = None,
     ) -> None:
         self.app = app
-        self.name = name
+        self.name = self.wire_class = name
         self.function = function
         self.defaults = dict(options)
         self.timeout = timeout
@@ -76,7 +82,7 @@ class JobType(Generic[P, R]):
         self.retry_hook: RetryHook | None = None
         self.exhausted_hook: ExhaustedHook | None = None
         self.is_async = is_async(function)
-        self.parameters = Parameters(name, function, explain=app.strict_args == "raise")
+        self.parameters = self._parameters()
         self.__doc__ = function.__doc__
         self.__wrapped__ = function
 
@@ -145,8 +151,9 @@ class JobType(Generic[P, R]):
             InvalidJob, RedisTrouble: See `Client.push`.
         """
         return self.app.client.push(
-            self.name,
-            self.parameters.bind(args, kwargs),
+            self.wire_class,
+            self._bind(args, kwargs),
+            fields=self.fields,
             on_commit=self.on_commit,
             **self._options(),
         )
@@ -155,8 +162,9 @@ class JobType(Generic[P, R]):
         """Push a job to run after a delay: seconds or a timedelta. [SCHED-2] [SCHED-3]"""
         return self.app.client.push_in(
             delay,
-            self.name,
-            self.parameters.bind(args, kwargs),
+            self.wire_class,
+            self._bind(args, kwargs),
+            fields=self.fields,
             on_commit=self.on_commit,
             **self._options(),
         )
@@ -174,10 +182,11 @@ class JobType(Generic[P, R]):
     ) -> list[str | None]:
         """Push a job for each list of arguments; see `Client.push_bulk`."""
         return self.app.client.push_bulk(
-            self.name,
+            self.wire_class,
             self._bind_each(args_list),
             at=at,
             spread_interval=spread_interval,
+            fields=self.fields,
             on_commit=self.on_commit,
             **self._options(),
         )
@@ -200,16 +209,23 @@ class JobType(Generic[P, R]):
 
     async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> str | None:
         """Push a job to run now; see `enqueue`."""
-        bound = self.parameters.bind(args, kwargs)
         return await self.app.aclient.push(
-            self.name, bound, on_commit=self.on_commit, **self._options()
+            self.wire_class,
+            self._bind(args, kwargs),
+            fields=self.fields,
+            on_commit=self.on_commit,
+            **self._options(),
         )
 
     async def aenqueue_in(self, delay: When, *args: P.args, **kwargs: P.kwargs) -> str | None:
         """Push a job to run after a delay; see `enqueue_in`."""
-        bound = self.parameters.bind(args, kwargs)
         return await self.app.aclient.push_in(
-            delay, self.name, bound, on_commit=self.on_commit, **self._options()
+            delay,
+            self.wire_class,
+            self._bind(args, kwargs),
+            fields=self.fields,
+            on_commit=self.on_commit,
+            **self._options(),
         )
 
     async def aenqueue_at(self, when: When, *args: P.args, **kwargs: P.kwargs) -> str | None:
@@ -225,13 +241,22 @@ class JobType(Generic[P, R]):
     ) -> list[str | None]:
         """Push a job for each list of arguments; see `enqueue_bulk`."""
         return await self.app.aclient.push_bulk(
-            self.name,
+            self.wire_class,
             self._bind_each(args_list),
             at=at,
             spread_interval=spread_interval,
+            fields=self.fields,
             on_commit=self.on_commit,
             **self._options(),
         )
+
+    def _parameters(self) -> Parameters:
+        explain = self.app.strict_args == "raise"
+        return Parameters(self.name, self.function, explain=explain)
+
+    def _bind(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
+        """Return `args` of the payload for a call."""
+        return self.parameters.bind(args, kwargs)
 
     def _options(self) -> Options:
         return self.defaults  # type: ignore[return-value]  # checked by the definition
@@ -244,7 +269,7 @@ class JobType(Generic[P, R]):
                     "give a list for each job, like [[1], [2]]"
                 )
             try:
-                yield self.parameters.bind(args, {})
+                yield self._bind(args, {})
             except InvalidJob as error:
                 field = f"job {index}: {error.field}"
                 refused = InvalidJob(error.rule, field, error.problem)

@@ -16,7 +16,7 @@ from jobwire.application import middleware
 from jobwire.application.delivery import Transport, defer, deliver
 from jobwire.connection.key_waiter import KeyWaiter
 from jobwire.errors import ConfigError, InvalidJob, NoReply, RedisRefused, RedisUnreachable
-from jobwire.protocol import cancelling, times
+from jobwire.protocol import active_job, cancelling, times
 from jobwire.protocol.arguments import StrictArgs, check_args
 from jobwire.protocol.expiry import EXPIRES_AT
 from jobwire.protocol.iteration import Cancellation
@@ -264,6 +264,24 @@ class Producer:
             if index is not None:
                 error = InvalidJob(error.rule, f"job {index}: {error.field}", error.problem)
             raise _with_class(class_name, error) from None
+
+    def push_active_job(
+        self,
+        job_class: str,
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any] | None,
+        options: Mapping[str, Any],
+        **how: Any,
+    ) -> Op[str | None]:
+        """Push one job of Active Job; see `push`. [X-AJ-8]"""
+        from jobwire.application.active_values import dump_call, wrap_call  # seldom used
+
+        queue = options.get("queue")
+        described = wrap_call(job_class, dump_call(args, kwargs), queue=queue)
+        fields = {"wrapped": job_class}
+        return (
+            yield from self.push(active_job.WRAPPER, [described], options, fields=fields, **how)
+        )
 
     def write(self, jobs: Sequence[ReadyPayload], *, buffered: bool = True) -> Op[None]:
         """Write complete jobs, in slices if there are many; see `pushing.push_bulk`.

@@ -60,7 +60,7 @@ class FreshConnections:
 
     def around(self, job: Job) -> AbstractContextManager[None]:
         """Return the outermost wrapper."""
-        definition = self._app.jobs.get(job.class_name)
+        definition = self._app.find(job.fields)
         return _Around(
             is_async=definition is not None and definition.is_async,
             close=None if self._app.transport.overrides else self._close_thread,

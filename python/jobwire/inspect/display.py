@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from jobwire.protocol.active_job import WRAPPERS
 from jobwire.protocol.iteration import Place
 
 __all__ = ["CANCELLED", "display_args", "display_class"]
@@ -17,10 +18,6 @@ CANCELLED: Mapping[Place, str] = {
 }
 """The effect of a cancellation, by the place of the job; the id comes before it."""
 
-_WRAPPERS = (
-    "ActiveJob::QueueAdapters::SidekiqAdapter::JobWrapper",
-    "Sidekiq::ActiveJob::Wrapper",
-)
 _MAILERS = ("ActionMailer::DeliveryJob", "ActionMailer::MailDeliveryJob")
 _HIDDEN = "[encrypted data]"
 
@@ -30,7 +27,7 @@ def display_class(fields: Mapping[str, Any]) -> str:
     if isinstance(shown := fields.get("display_class"), str):
         return shown
     class_name = fields.get("class")
-    if class_name not in _WRAPPERS:
+    if class_name not in WRAPPERS:
         return "" if class_name is None else str(class_name)
     wrapped = _wrapped(fields)
     if wrapped in _MAILERS and len(arguments := _arguments(fields)) >= 2:
@@ -41,7 +38,7 @@ def display_class(fields: Mapping[str, Any]) -> str:
 def display_args(fields: Mapping[str, Any]) -> list[Any]:
     """Return the arguments as the job's author wrote them, without the wrapping of Rails."""
     args = fields.get("args")
-    if fields.get("class") in _WRAPPERS:
+    if fields.get("class") in WRAPPERS:
         arguments = _arguments(fields)
         match _wrapped(fields):
             case "ActionMailer::DeliveryJob":

@@ -14,6 +14,7 @@ from typing import Any, Literal
 import msgspec
 
 from jobwire.errors import ConfigError, InvalidJob
+from jobwire.protocol import active_job
 from jobwire.protocol.arguments import check_args
 from jobwire.protocol.normalize import (
     FAILURE_FIELDS,
@@ -26,7 +27,6 @@ from jobwire.protocol.payload import encode
 from jobwire.protocol.times import Generation, stamp
 
 __all__ = [
-    "ACTIVE_JOB_CLASS",
     "DEFAULT_NAMESPACE",
     "FIELDS",
     "GRACE_S",
@@ -47,7 +47,6 @@ GRACE_S = 60  # how late a tick may be, in whole seconds [X-CRON-16]
 REMEMBER_S = 86_400  # how long ticks that were taken stay [X-CRON-23]
 HISTORY = 10  # pushes in the history [X-CRON-6]
 MAX_CAUGHT_UP = 1_000
-ACTIVE_JOB_CLASS = "ActiveJob::QueueAdapters::SidekiqAdapter::JobWrapper"
 
 Overlap = Literal["allow", "skip"]
 
@@ -329,7 +328,7 @@ class StoredEntry(msgspec.Struct, frozen=True):
             "queue_name": item["queue"],
             "arguments": item["args"],
         }
-        item |= {"class": ACTIVE_JOB_CLASS, "wrapped": self.job, "args": [wrapped]}
+        item |= {"class": active_job.WRAPPER, "wrapped": self.job, "args": [wrapped]}
 
     def _true(self, name: str) -> bool:
         return self.fields.get(name) in ("1", "true")

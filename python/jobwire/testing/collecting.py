@@ -18,7 +18,7 @@ from jobwire.application.current import running
 from jobwire.application.delivery import Bridge
 from jobwire.application.iterabletype import IterableSpec
 from jobwire.application.jobtype import JobType
-from jobwire.protocol import times
+from jobwire.protocol import active_job, times
 from jobwire.protocol.normalize import ReadyPayload
 from jobwire.protocol.payload import Job, decode, edit, encode
 from jobwire.protocol.results import keep_of, result_to_store, value_members
@@ -28,6 +28,11 @@ from jobwire.worker.execute.event_loop import AsyncLoop
 from jobwire.worker.execute.iterating import Iterations
 
 __all__ = ["EnqueuedJob", "Jobs", "fake", "inline", "permitted", "strict"]
+
+
+def _args_of(job: Job) -> Any:
+    described = active_job.inner(job.fields)
+    return job.args if described is None else described.get("arguments")
 
 
 class _Any:
@@ -152,9 +157,9 @@ class Jobs:
 
         def matches(enqueued: EnqueuedJob) -> bool:
             return (
-                (name is ANY or enqueued.class_name == name)
+                (name is ANY or name in (enqueued.class_name, active_job.class_of(enqueued.fields)))
                 and (queue is ANY or enqueued.queue == queue)
-                and (wire_args is ANY or enqueued.args == wire_args)
+                and (wire_args is ANY or _args_of(enqueued) == wire_args)
                 and (at is ANY or _is_due(enqueued, at))
             )
 
@@ -253,7 +258,7 @@ class Jobs:
     def _next(self, scheduled: bool, count: int, limit: int) -> EnqueuedJob | None:
         self._settle()
         with self._lock:
-            known = [job for job in self._waiting if job.class_name in self._app.jobs]
+            known = [job for job in self._waiting if self._app.find(job.fields) is not None]
             now = [job for job in known if job.at is None]
             later = [job for job in known if job.at is not None] if scheduled else []
             following = now[0] if now else min(later, key=_due, default=None)
@@ -340,7 +345,7 @@ class _InlineJobs(Jobs):
     def _takes(self, job: EnqueuedJob) -> bool:
         with self._lock:
             # An earlier job of the same bulk may have run or cleared it.
-            if job.class_name not in self._app.jobs or job not in self._waiting:
+            if self._app.find(job.fields) is None or job not in self._waiting:
                 return False
             self._take(job)
             return True

@@ -177,7 +177,7 @@ class RealWorker:
                 if queue.name in self._queues:
                     continue
                 for job in inspector.jobs(queue.name):
-                    if job.class_name in self._app.jobs:
+                    if self._app.find(job.fields) is not None:
                         raise ConfigError(
                             f"a job of class {job.class_name} is in the queue {queue.name!r}, but "
                             f"the worker serves only {', '.join(self._queues)}; add it to queues"

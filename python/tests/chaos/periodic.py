@@ -238,7 +238,7 @@ def fleet(
     with ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         real = RealSidekiq(VERSION, CHROOTS / VERSION, server.url)
-        with real.driver(cron=True) as driver:
+        with real.driver(loads="cron.rb") as driver:
             minutes = write_entries(driver, server.url, entries)
         both = Fleet(server.url, ledger.url, directory)
         stack.callback(both.close)

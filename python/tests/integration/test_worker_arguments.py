@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from datetime import date
+from datetime import date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 from uuid import UUID
@@ -12,7 +12,8 @@ from uuid import UUID
 import pytest
 
 from harness.servers import Server, wait_until
-from jobwire import App, Cursor, InvalidArgument, Job, current_job
+from jobwire import App, Cursor, InvalidArgument, InvalidJob, Job, current_job
+from jobwire.active_job import Duration, GlobalID, Symbol
 from jobwire.application.config import FetchMode
 from tests.workers import running
 
@@ -111,3 +112,54 @@ def test_an_argument_that_does_not_fit_is_a_failure(
     assert "fail: jobwire.errors.InvalidArgument: Charge: args[0]" in caplog.text
     assert not any(record.exc_info for record in caplog.records)
     assert error.__suppress_context__
+
+
+@FETCH
+def test_active_jobs_of_every_kind(server: Server, fetch: FetchMode) -> None:
+    """X-AJ-1, X-AJ-3, X-AJ-7, X-AJ-8, X-AJ-9: sync and async; also by the client and at a time."""
+    app = App()
+    got: dict[str, Any] = {}
+
+    @app.active_job("SyncJob", queue="mailers")
+    def sync(record: GlobalID, *, day: date) -> None:
+        job = current_job()
+        assert job is not None
+        assert job.args[0]["provider_job_id"] == job.jid
+        assert job.args[0]["queue_name"] == "mailers"
+        got["sync"] = record.id, day
+
+    @app.active_job("Async::Job")
+    async def coroutine(options: dict[str, Any]) -> None:
+        got["async"] = options
+
+    with running(app, server, fetch=fetch, queues={"default": 0, "mailers": 0}):
+        sync.enqueue(GlobalID("gid://shop/User/7"), day=date(2026, 1, 2))
+        coroutine.enqueue({"plain": 1, Symbol("symbol"): timedelta(hours=1)})
+        wait_until(lambda: len(got) == 2, 60)
+        assert got["sync"] == ("7", date(2026, 1, 2))
+        assert got["async"]["symbol"] == Duration(3600, (("seconds", 3600),))
+        app.client.push_active_job("Async::Job", [{"again": True}], at=timedelta(seconds=0))
+        coroutine.enqueue_bulk([[{"bulk": True}]])
+        wait_until(lambda: "bulk" in got["async"], 60)
+
+
+def test_active_jobs_are_refused_by_rule() -> None:
+    """X-AJ-10, X-AJ-11, SEC-1: before anything is sent."""
+    app = App("redis://127.0.0.1:1", generation=8)
+
+    @app.active_job("OnlyJob")
+    def only(value: object) -> None: ...
+
+    for value, problem in (
+        ({"_aj_symbol_keys": []}, "reserved by Active Job"),
+        ({1: 2}, "key 1 is not a string or Symbol"),
+        (datetime(2026, 1, 2), "has no time zone"),
+        ({1, 2}, "JSON has no type"),
+    ):
+        with pytest.raises(InvalidJob, match=problem):
+            only.enqueue(value)
+    with pytest.raises(TypeError, match="OnlyJob: missing a required argument"):
+        only.enqueue()  # type: ignore[call-arg]
+    with pytest.raises(ValueError, match="not a GlobalID; write gid://APP/MODEL/ID"):
+        GlobalID("User/7")
+    assert app.find({"class": "OnlyJob", "args": []}) is None

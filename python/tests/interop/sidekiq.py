@@ -131,11 +131,11 @@ class RealSidekiq:
             process.close()
 
     @contextmanager
-    def driver(self, *, cron: bool = False) -> Iterator[Driver]:
-        """Run `ruby/driver.rb` until the block ends; with `cron`, it knows sidekiq-cron."""
+    def driver(self, *, loads: str | None = None) -> Iterator[Driver]:
+        """Run `ruby/driver.rb`, which loads one more file, until the block ends."""
         environment = {"REDIS_URL": self._url}
-        if cron:
-            environment["RUBYOPT"] = "-r./cron.rb"
+        if loads is not None:
+            environment["RUBYOPT"] = f"-r./{loads}"
         process = RubyProcess(
             self._chroot, ["ruby", "driver.rb"], environment, pipes=True, directory=RUBY
         )

@@ -34,7 +34,7 @@ SHOWN = "Cron.all.sort_by(&:name).map { |j| [j.name, j.klass, j.cron, j.args, j.
 def cron(server: Server) -> Iterator[Driver]:
     """The API of sidekiq-cron, on the test's own server."""
     require_cron()
-    with RealSidekiq(VERSION, CHROOTS / VERSION, server.url).driver(cron=True) as driver:
+    with RealSidekiq(VERSION, CHROOTS / VERSION, server.url).driver(loads="cron.rb") as driver:
         yield driver
 
 

@@ -23,6 +23,7 @@ JOBWIRE = {
     "periodic": "errors protocol",
     "application": "errors protocol connection periodic",
     "iterables": "protocol",
+    "active_job": "application",
     "inspect": "errors protocol connection periodic application",
     "monitoring": "errors protocol connection application inspect",
     "console/ops": "errors protocol connection periodic application inspect",

@@ -9,10 +9,12 @@ import zlib
 from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
+from runpy import run_path
 from typing import Any
 
 import pytest
 
+from jobwire.application import active_values
 from jobwire.connection import resources
 from jobwire.errors import InvalidJob, MalformedPayload
 from jobwire.protocol import times
@@ -32,6 +34,9 @@ ALMOST_ONE = math.nextafter(1.0, 0.0)
 def load(file: str) -> list[dict[str, Any]]:
     loaded: list[dict[str, Any]] = json.loads(Path(FIXTURES / file).read_text("utf-8"))
     return loaded
+
+
+neutral = run_path(str(FIXTURES.parent / "conformance/drivers/python/neutral.py"))["neutral"]
 
 
 def vectors(kind: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -267,3 +272,18 @@ def test_wait_between_looks(vector: dict[str, Any]) -> None:
         assert wait == vector["wait"]["6.5.7-"]
     else:  # at most: with short intervals, the first wait is also short
         assert 0 <= wait <= vector["wait"]["6.5.7-"] <= 5
+
+
+# -- arguments of Active Job
+
+
+@vectors("active-job-arguments")
+def test_arguments_of_active_job(vector: dict[str, Any]) -> None:
+    """[X-AJ-2] [X-AJ-10] They are read, and what is written is read as the same."""
+    wire = json.loads(vector["wire"])
+    values = active_values.load(wire)
+    assert neutral(values) == vector["value"]
+    written = active_values.dump(values)
+    assert neutral(active_values.load(written)) == vector["value"]
+    # Python has one kind of time, with microseconds.
+    assert written == wire or any(kind in vector["ruby"] for kind in ("Time", ".at"))

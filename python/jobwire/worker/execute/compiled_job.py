@@ -19,6 +19,7 @@ from jobwire.application.iterabletype import IterableSpec
 from jobwire.application.jobtype import JobType
 from jobwire.application.middleware import is_async
 from jobwire.errors import UnknownJob
+from jobwire.protocol import active_job
 from jobwire.protocol.payload import Job
 from jobwire.protocol.results import KEEP, keep_seconds
 from jobwire.protocol.wire import Command
@@ -123,6 +124,7 @@ class JobTable:
     def __init__(
         self, app: App, loop: AsyncLoop, isolation: Isolation | None, iterations: Iterations
     ) -> None:
+        self._app = app
         self._jobs = app.jobs
         self._middleware: Sequence[ServerMiddleware] = tuple(app.server_middleware)
         self._outermost: Sequence[Around] = tuple(app.outermost)
@@ -131,19 +133,30 @@ class JobTable:
         self._isolation = isolation
         self._iterations = iterations
         self._known: dict[str, CompiledJob] = {}
+        self._active_jobs: dict[str, CompiledJob] = {}
         self._suggestions: dict[str, list[str]] = {}  # by unknown name, one or none
 
     def find(self, job: Job) -> CompiledJob:
         """Return the compiled job of a class; for an unknown one, it raises `UnknownJob`."""
-        name = job.class_name
-        compiled = self._known.get(name)
+        compiled = self._known.get(job.class_name)
         if compiled is None:
-            definition = self._jobs.get(name)
+            definition = self._app.find(job.fields)
             if definition is None:
                 # It is not kept, because there is no limit to the number of unknown names. It has
                 # no middleware, because middleware might skip a job that must fail. [EXEC-2]
                 return CompiledJob(None, self._refuse)
-            compiled = self._known[name] = self._make(definition)
+            if definition.active_job:
+                return self._find_active_job(job, definition)
+            compiled = self._known[definition.name] = self._make(definition)
+        return compiled
+
+    def _find_active_job(self, job: Job, definition: JobType[..., Any]) -> CompiledJob:
+        described = active_job.inner(job.fields)
+        assert described is not None
+        described["provider_job_id"] = job.jid  # for the job's code; the text stays [X-AJ-7]
+        compiled = self._active_jobs.get(definition.name)
+        if compiled is None:
+            compiled = self._active_jobs[definition.name] = self._make(definition)
         return compiled
 
     def announce(self) -> None:
@@ -228,12 +241,13 @@ class JobTable:
     def _refuse(self, job: Job) -> None:
         if _log.isEnabledFor(logging.DEBUG):  # not in the error, which is stored for all to read
             _log.debug("registered classes: %s", ", ".join(sorted(self._jobs)) or "none")
-        name, shown = job.class_name, job.display_class
+        name = job.class_name
+        shown = active_job.class_of(job.fields) or job.display_class
         words = f"{job.get('class')!r}" if shown == name else f"{shown!r}, which {name} wraps"
         error = UnknownJob(
             f"no job is registered for class {words}; import its module: App(imports=[...])"
         )
-        for similar in self._similar(name):
+        for similar in self._similar(shown):
             error.add_note(f"did you mean {similar!r}?")  # in the log, but not in the payload
         raise error
 
