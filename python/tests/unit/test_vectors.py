@@ -279,7 +279,7 @@ def test_wait_between_looks(vector: dict[str, Any]) -> None:
 
 @vectors("active-job-arguments")
 def test_arguments_of_active_job(vector: dict[str, Any]) -> None:
-    """[X-AJ-2] [X-AJ-10] They are read, and what is written is read as the same."""
+    """[X-AJ-2] [X-AJ-10] They are read, and written so that they are read as the same."""
     wire = json.loads(vector["wire"])
     values = active_values.load(wire)
     assert neutral(values) == vector["value"]
@@ -287,3 +287,33 @@ def test_arguments_of_active_job(vector: dict[str, Any]) -> None:
     assert neutral(active_values.load(written)) == vector["value"]
     # Python has one kind of time, with microseconds.
     assert written == wire or any(kind in vector["ruby"] for kind in ("Time", ".at"))
+
+
+def test_a_serializer_of_the_application_is_carried() -> None:
+    """[X-AJ-4]"""
+    wire = {"_aj_serialized": "Shop::MoneySerializer", "cents": 700}
+    value = active_values.load([wire])[0]
+    assert value.fields == wire
+    assert active_values.dump(value) == wire
+
+
+@pytest.mark.parametrize(
+    "wire",
+    [
+        {"_aj_serialized": 7},
+        {"_aj_globalid": "Order/7"},
+        {"_aj_symbol_keys": "a"},
+        {"_aj_serialized": "ActiveJob::Serializers::DateSerializer", "value": "tomorrow"},
+        {
+            "_aj_serialized": "ActiveJob::Serializers::TimeSerializer",
+            "value": "2026-01-02T03:04:05",
+        },
+        {"_aj_serialized": "ActiveJob::Serializers::BigDecimalSerializer", "value": "much"},
+        {"_aj_serialized": "ActiveJob::Serializers::DurationSerializer", "value": 1, "parts": [1]},
+        {"_aj_serialized": "ActiveJob::Serializers::DurationSerializer", "value": "1"},
+    ],
+)
+def test_a_mark_with_a_wrong_value_is_refused(wire: dict[str, Any]) -> None:
+    """[X-AJ-5]"""
+    with pytest.raises(ValueError, match=r"is not a|has no offset|isoformat"):
+        active_values.load([wire])
