@@ -75,6 +75,8 @@ def describe(matcher: Any, scope: Scope | None = None, name: str = "") -> str:
             return _time(matcher, scope, name)
         case "raw":
             return f"exactly {matcher['is']}"
+        case "pattern" if "words" in matcher:
+            return str(matcher["words"])
         case "pattern":
             choice = _CHOICE.fullmatch(matcher["is"])
             if choice is None:

@@ -271,5 +271,5 @@ def _matcher(matcher: Any, generation: str, name: str = "") -> Any:
         case "bind":
             return {"$": "any", "name": matcher["name"]}
         case "absent" | "any" | "type" | "range" | "pattern" | "same" if "order" not in matcher:
-            return dict(matcher)
+            return {name: part for name, part in matcher.items() if name != "words"}
     raise NotPortable(f"a matcher {matcher['$']!r}")

@@ -33,6 +33,7 @@ __all__ = ["replay"]
     metavar="N",
     help="Number of runs. [default: 1]",
 )
+@click.option("--all", "idle", is_flag=True, help="Print also repeated polling that finds nothing.")
 @patience_option()
 @server_option
 @redis_option
@@ -41,11 +42,12 @@ def replay(
     config_path: Path,
     generation: str | None,
     times: int,
+    idle: bool,
     patience: float,
     server: str | None,
     redis: str | None,
 ) -> int:
-    """Run one case N times and print every command of one run.
+    """Run one case N times and print the commands of one run.
 
     The case is a name of the suite, or a file like found-1a2b3c.json. Deviations and the claims of
     conformance.toml do not count here. The printed run is the first one that failed, or the last.
@@ -85,7 +87,7 @@ def replay(
         1,
     ):
         for error in replayed.outcome.errors:
-            for line in replays.wire(replayed.trace):
+            for line in replays.wire(replayed.trace, idle=idle):
                 click.echo(line)
             click.echo(f"jobwire: run {number}: {error}", err=True)
             return error.status
@@ -99,7 +101,7 @@ def replay(
         if shown is None or shown.passed:
             shown = replayed
     assert shown is not None
-    for line in replays.wire(shown.trace):
+    for line in replays.wire(shown.trace, idle=idle):
         click.echo(line)
     click.echo(f"\n{case.name}: {case.title}")
     for check, times_wrong in wrong.items():

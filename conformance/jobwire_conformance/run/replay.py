@@ -26,6 +26,7 @@ from jobwire_conformance.wire.text import command, reply
 __all__ = ["Replayed", "find", "replay", "wire"]
 
 _MAX_LENGTH = 4000  # characters of a word, and words of a command
+_NOTHING = ("$-1\r\n", "*-1\r\n", "_\r\n", "*0\r\n")
 _BREAK = f"\n{'':25} -> "
 
 
@@ -131,10 +132,20 @@ def _generation(settings: Config, case: Case) -> Generation:
     return cast(Generation, case.generations[-1])
 
 
-def wire(trace: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """Yield a log for people: time, process, and a command with its reply or another event."""
+def wire(trace: Sequence[Mapping[str, Any]], *, idle: bool = False) -> Iterator[str]:
+    """Yield a log for people: time, process, and a command with its reply or another event.
+
+    Args:
+        trace: The lines of trace.jsonl.
+        idle: False to leave out commands that find nothing, as the same command did before.
+    """
     part: object = None
+    last: dict[tuple[str, ...], str] = {}  # reply by process, command and key
+    left_out = 0
     for line in trace:
+        if not idle and _found_nothing(line, last):
+            left_out += 1
+            continue
         if line.get("crash") != part:
             part = line.get("crash")
             yield f"-- {part}"
@@ -150,6 +161,19 @@ def wire(trace: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         head += f" {line['conn']}.{line['seq']}"
         yield f"{head:25} {words}"
         yield f"{'':25} -> {said}{marks}"
+    if left_out:
+        yield f"-- without {left_out} commands that found nothing again; --all shows them"
+
+
+def _found_nothing(line: Mapping[str, Any], last: dict[tuple[str, ...], str]) -> bool:
+    """Return whether this is polling without effect, and keep its reply in `last`."""
+    if "kind" in line or line.get("fault") or not line.get("sent", True):
+        return False
+    words = [*map(str, line["argv"][:4])]
+    place = words[1:4:2] if words[0].upper().startswith("EVAL") else words[1:2]
+    key = (line["proc"], words[0], *place)
+    before, last[key] = last.get(key), str(line["reply"])
+    return line["reply"] in _NOTHING and before == line["reply"]
 
 
 def _bytes(word: Any) -> bytes:

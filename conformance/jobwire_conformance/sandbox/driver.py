@@ -112,6 +112,20 @@ class Driver:
         finally:
             self._end()
 
+    def hang_up(self, seconds: float) -> int | None:
+        """Say hello, end the driver's input; return its exit status, or None if it runs on."""
+        self.hello()
+        group = self._group
+        assert group is not None
+        assert group.popen.stdin is not None
+        group.popen.stdin.close()
+        try:
+            return group.popen.wait(seconds)
+        except TimeoutExpired:
+            return None
+        finally:
+            self._end()
+
     @property
     def log(self) -> Log:
         """Its standard error."""

@@ -188,6 +188,8 @@ class _Driver(_Examination):
         )
         yield self._log_size("driver", sandbox.driver.log.total)
         yield self._leaves()
+        self._begins("driver: end of input")
+        yield self._ends()
         yield self._left("driver")
 
     def _pushes(self) -> Iterator[DoctorItem]:
@@ -246,6 +248,18 @@ class _Driver(_Examination):
             return DoctorItem(what, "ok")
         seen = f"still running after {_LATE:g} s" if status is None else f"exit status {status}"
         return DoctorItem(what, "note", seen, "answer bye, then exit with 0, or be killed")
+
+    def _ends(self) -> DoctorItem:
+        what = "driver ends at the end of its input"
+        if self._sandbox.config.driver is not None and self._sandbox.config.driver.oneshot:
+            return DoctorItem(what, "left out", 'mode = "oneshot"')
+        status = self._sandbox.driver.hang_up(_LATE)
+        if status is not None:
+            return DoctorItem(what, "ok", f"exit status {status}" if status else "")
+        seen = f"still running {_LATE:g} s after its standard input ended"
+        return DoctorItem(
+            what, "note", seen, "exit when standard input ends: a suite that is killed sends no bye"
+        )
 
     def _ask(self, op: str, **members: Any) -> Outcome:
         began = time.monotonic()

@@ -12,7 +12,7 @@ from jobwire_conformance import data
 from jobwire_conformance.cases import case as cases
 from jobwire_conformance.cli import COMMANDS
 from jobwire_conformance.mutation import mutants
-from jobwire_conformance.run import sets
+from jobwire_conformance.run import replay, sets
 from tests.conformance.suite import GOOD, IGNORES_TERM, REFERENCE, ROOT, adapter, run
 
 pytestmark = pytest.mark.process
@@ -115,6 +115,26 @@ def test_a_case_is_replayed_with_its_wire_log() -> None:
     assert "push-head#PUSH-1 passed in 2 of 2 runs" in said.out
     assert "LPUSH queue:default" in said.out
     assert "ms  driver 1." in said.out
+
+
+def test_a_replay_leaves_out_polling_that_finds_nothing() -> None:
+    def sent(seq: int, reply: str, *argv: str) -> dict[str, object]:
+        return {"proc": "w1", "conn": 1, "seq": seq, "argv": argv, "reply": reply}
+
+    nothing = "*0\r\n"
+    trace = [
+        sent(1, nothing, "ZRANGE", "retry", "-inf", "1"),
+        sent(2, nothing, "ZRANGE", "schedule", "-inf", "1"),
+        sent(3, nothing, "ZRANGE", "retry", "-inf", "2"),
+        sent(4, "*1\r\n$1\r\na\r\n", "ZRANGE", "schedule", "-inf", "2"),
+        sent(5, nothing, "ZRANGE", "schedule", "-inf", "3"),
+        {**sent(6, nothing, "ZRANGE", "retry", "-inf", "3"), "fault": "cut"},
+    ]
+    lines = [*replay.wire(trace)]
+    shown = [line.split()[3] for line in lines if "ZRANGE" in line]
+    assert shown == ["1.1", "1.2", "1.4", "1.5", "1.6"]
+    assert lines[-1].startswith("-- without 1 commands")
+    assert len([*replay.wire(trace, idle=True)]) == 2 * len(trace)
 
 
 def test_a_found_case_is_replayed_by_its_path(tmp_path: Path) -> None:
@@ -303,6 +323,7 @@ def test_the_reference_is_in_order() -> None:
         "driver starts and answers hello",
         "driver pushes",
         "driver ends after bye",
+        "driver ends at the end of its input",
         "driver leaves no process",
         "worker starts and fetches",
         "worker runs JobwireSpawn",

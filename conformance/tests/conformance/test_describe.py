@@ -56,6 +56,7 @@ def test_a_difference_has_a_place(matcher: Any, value: Any, words: tuple[str, st
         ({"$": "pattern", "is": "^(unknown|ok)$"}, '"unknown" or "ok"'),
         ({"$": "pattern", "is": "^rejected$"}, '"rejected"'),
         ({"$": "pattern", "is": "^[0-9a-f]{24}$"}, "a text that matches ^[0-9a-f]{24}$"),
+        ({"$": "pattern", "is": "^[0-9]+$", "words": "digits"}, "digits"),
         ({"$": "range", "min": 1, "max": 5}, "1 to 5"),
         ({"$": "range", "max": 5}, "at most 5"),
         ({"$": "type", "is": "integer"}, "an integer"),
