@@ -54,6 +54,7 @@ _PROFILES = (
     *("worker/results", "client/cancelling", "worker/cancelling"),
     *("client/time", "worker/time"),
     *("client/activejob", "worker/activejob"),
+    *("client/compression", "worker/compression"),
 )
 _ROBUST_THROUGHOUT = frozenset(
     [
@@ -61,6 +62,7 @@ _ROBUST_THROUGHOUT = frozenset(
         *("worker/results", "client/cancelling", "worker/cancelling"),
         *("client/time", "worker/time"),
         *("client/activejob", "worker/activejob"),
+        *("client/compression", "worker/compression"),
     ]
 )
 

@@ -57,6 +57,7 @@ class AsyncClient(AsyncClosing):
         timeout: float = 5.0,
         wait_replicas: int = 0,
         max_payload_bytes: int | None = MAX_PAYLOAD_BYTES,
+        compress_above: int | None = None,
         transport: Transport | None = None,
         buffer: PushBuffer | None = None,
     ) -> None:
@@ -69,6 +70,7 @@ class AsyncClient(AsyncClosing):
             confirm,
             transport,
             max_payload_bytes,
+            compress_above,
         )
         address = find_address(url)
         self.redis = AsyncRedis(

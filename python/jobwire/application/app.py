@@ -89,6 +89,7 @@ class App(Clients):
         server_middleware: Runs around each execution, outermost first. [EXEC-6]
         wait_replicas: Number of replicas that must confirm an enqueued job; see `Client`.
         max_payload_bytes: Refuse jobs whose payload is larger; None for no limit. [PUSH-10]
+        compress_above: Compress arguments of so many bytes or more; see `Client`.
         buffer: Keeps pushes while Redis is away, like `PushBuffer(max_jobs=10_000)`; see `Client`.
             None: such a push raises.
         imports: Names of modules that define jobs, like `shop.mail`. Every command that loads the
@@ -131,6 +132,7 @@ class App(Clients):
         server_middleware: Iterable[ServerMiddleware | type] = (),
         wait_replicas: int = 0,
         max_payload_bytes: int | None = MAX_PAYLOAD_BYTES,
+        compress_above: int | None = None,
         buffer: PushBuffer | None = None,
         imports: Sequence[str] = (),
         schedule: str = "jobwire",
@@ -151,6 +153,7 @@ class App(Clients):
             middleware=self.client_middleware,
             wait_replicas=wait_replicas,
             max_payload_bytes=max_payload_bytes,
+            compress_above=compress_above,
             buffer=buffer,
         )
         self.server_middleware: MiddlewareChain[ServerMiddleware] = MiddlewareChain(

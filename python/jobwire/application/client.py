@@ -58,6 +58,8 @@ class Client(Closing):
             failover does not lose it. They have half of `timeout`; after that the push raises
             `MaybeWritten`.
         max_payload_bytes: Refuse jobs whose payload is larger; None for no limit. [PUSH-10]
+        compress_above: Compress the arguments of a job if their JSON has so many bytes or more, as
+            GitLab does; None: never. Sidekiq alone cannot run such a job. [X-ZIP-4]
         transport: Destination of the jobs, shared with other clients; tests override it.
         buffer: Keeps pushes while Redis is away, and writes them when it is back. None: such a
             push raises.
@@ -74,6 +76,7 @@ class Client(Closing):
         timeout: float = 5.0,
         wait_replicas: int = 0,
         max_payload_bytes: int | None = MAX_PAYLOAD_BYTES,
+        compress_above: int | None = None,
         transport: Transport | None = None,
         buffer: PushBuffer | None = None,
     ) -> None:
@@ -86,6 +89,7 @@ class Client(Closing):
             confirm,
             transport,
             max_payload_bytes,
+            compress_above,
         )
         address = find_address(url)
         self.redis = SyncRedis(

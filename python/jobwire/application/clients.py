@@ -36,6 +36,7 @@ class Clients:
         middleware: Client middleware, outermost first. [PUSH-7]
         wait_replicas: Number of replicas that must confirm a job; see `Client`.
         max_payload_bytes: Size of the largest payload to write; None for no limit. [PUSH-10]
+        compress_above: Compress arguments of so many bytes or more; see `Client`.
         buffer: Keeps pushes while Redis is away; see `Client`. Each client has its own.
     """
 
@@ -49,6 +50,7 @@ class Clients:
         middleware: Sequence[ClientMiddleware | AsyncClientMiddleware],
         wait_replicas: int,
         max_payload_bytes: int | None = MAX_PAYLOAD_BYTES,
+        compress_above: int | None = None,
         buffer: PushBuffer | None = None,
     ) -> None:
         self.url = url
@@ -57,6 +59,7 @@ class Clients:
         self.strict_args: StrictArgs = strict_args
         self.wait_replicas = wait_replicas
         self.max_payload_bytes = max_payload_bytes
+        self.compress_above = compress_above
         self.buffer = buffer
         self.transport = Transport()
         self._middleware = middleware
@@ -105,6 +108,7 @@ class Clients:
             "middleware": self._middleware,
             "wait_replicas": self.wait_replicas,
             "max_payload_bytes": self.max_payload_bytes,
+            "compress_above": self.compress_above,
             "transport": self.transport,
             "buffer": self.buffer,
         }

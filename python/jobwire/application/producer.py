@@ -18,6 +18,7 @@ from jobwire.connection.key_waiter import KeyWaiter
 from jobwire.errors import ConfigError, InvalidJob, NoReply, RedisRefused, RedisUnreachable
 from jobwire.protocol import active_job, cancelling, times
 from jobwire.protocol.arguments import StrictArgs, check_args
+from jobwire.protocol.compression import compress
 from jobwire.protocol.expiry import EXPIRES_AT
 from jobwire.protocol.iteration import Cancellation
 from jobwire.protocol.keys import Keys
@@ -92,6 +93,7 @@ class Producer:
         new_jids: Returns a given number of new job ids.
         confirm: Replicas that must confirm a job before a push counts as done. [PUSH-8]
         max_payload_bytes: Size of the largest payload to write; None for no limit. [PUSH-10]
+        compress_above: Compress arguments of so many bytes of JSON or more; None: none. [X-ZIP-4]
         transport: Destination of the jobs; Redis by default.
         warn: Called with the warnings of `strict_args="warn"`.
     """
@@ -109,6 +111,7 @@ class Producer:
         new_jids: Callable[[int], Sequence[str]] | None = None,
         confirm: Confirm | None = None,
         max_payload_bytes: int | None = MAX_PAYLOAD_BYTES,
+        compress_above: int | None = None,
         transport: Transport | None = None,
         warn: Callable[[str], object] = lambda _: None,
     ) -> None:
@@ -130,7 +133,12 @@ class Producer:
         self._new_jid = new_jid
         self._new_jids = new_jids or (lambda count: [new_jid() for _ in range(count)])
         self._confirm = confirm
+        if compress_above is not None and (type(compress_above) is not int or compress_above < 1):
+            raise ConfigError(
+                f"compress_above: {compress_above!r} is not a number of bytes (1 or more), or None"
+            )
         self._max_bytes = math.inf if max_payload_bytes is None else max_payload_bytes
+        self._compress_above = compress_above
         self._transport = Transport() if transport is None else transport
         self._warn = warn
         self.keeper: Keeper | None = None
@@ -221,6 +229,8 @@ class Producer:
             ready = made
         if ready is None:
             return None
+        if self._compress_above is not None:
+            ready = self._compressed(ready, self._compress_above)
         if len(ready.text) > self._max_bytes:
             raise self._too_large(class_name, "", ready)
         deferral = self._transport.deferral
@@ -363,6 +373,8 @@ class Producer:
                 job = made
             results.append(None if job is None else job.jid)
             if job is not None:
+                if self._compress_above is not None:
+                    job = self._compressed(job, self._compress_above)
                 if len(job.text) > self._max_bytes:
                     raise self._too_large(class_name, f"job {len(results) - 1}", job)
                 accepted.append(job)
@@ -456,6 +468,12 @@ class Producer:
             self._templates[key] = template
         return template
 
+    @staticmethod
+    def _compressed(ready: ReadyPayload, least: int) -> ReadyPayload:
+        if len(ready.text) <= least:
+            return ready
+        return ReadyPayload(ready.jid, ready.queue, ready.at, compress(ready.text, least))
+
     def _pass(
         self, item: JobFields, *, now: float, generation: Generation
     ) -> Op[ReadyPayload | None]:
@@ -525,6 +543,7 @@ def make_producer(
     confirm: Confirm | None = None,
     transport: Transport | None = None,
     max_payload_bytes: int | None = MAX_PAYLOAD_BYTES,
+    compress_above: int | None = None,
 ) -> Producer:
     """Return a producer with the system's clock and random source, for either client."""
     return Producer(
@@ -538,6 +557,7 @@ def make_producer(
         new_jids=new_jids,
         confirm=confirm,
         max_payload_bytes=max_payload_bytes,
+        compress_above=compress_above,
         transport=transport,
         warn=_log.warning,
     )

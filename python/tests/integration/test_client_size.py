@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import base64
+import json
+import zlib
 from typing import Any
 
 import pytest
@@ -49,6 +52,22 @@ def test_the_size_limit_is_a_setting(server: Server) -> None:
     for wrong in (0, -1, True, 1.5, "8MB"):
         with pytest.raises(ConfigError, match=f"max_payload_bytes: {wrong!r} is not a number"):
             Client(server.url, max_payload_bytes=wrong)  # type: ignore[arg-type]
+
+
+def test_large_arguments_are_compressed_if_asked(server: Server, connect: Connect) -> None:
+    """X-ZIP-4, X-ZIP-5: before the limit counts; only from the size on; also in a bulk push."""
+    large = ["x" * 2_000]
+    connect(server.url, generation=8).push("A", large)
+    client = connect(server.url, generation=8, compress_above=1_000, max_payload_bytes=LIMIT)
+    client.push("A", large)
+    client.push_bulk("A", [large, ["small"]])
+    pushed = [json.loads(text) for text in reversed(server.client().lrange("queue:default", 0, -1))]
+    assert [job.get("original_job_size_bytes") for job in pushed] == [None, 2_004, 2_004, None]
+    assert [job.get("compressed") for job in pushed] == [None, True, True, None]
+    assert pushed[0]["args"] == large
+    assert json.loads(zlib.decompress(base64.b64decode(*pushed[1]["args"]))) == large
+    with pytest.raises(ConfigError, match="compress_above: 0 is not a number of bytes"):
+        Client(server.url, compress_above=0)
 
 
 def double(a: int, b: str = "x") -> None: ...

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import tracemalloc
+import zlib
 from typing import Any
 
 import pytest
 
-from jobwire.errors import MalformedPayload
+from jobwire.errors import InvalidArgument, MalformedPayload
+from jobwire.protocol.compression import compress, inflate
 from jobwire.protocol.payload import Job, LazyJob, decode, edit, encode
 from tests.rows import over
 
@@ -303,3 +307,53 @@ def test_a_value_that_python_cannot_hold_is_malformed(value: bytes) -> None:
     with pytest.raises(MalformedPayload) as caught:
         job(b'{"class":"A","args":[' + value + b"]}")
     assert caught.value.rule == "EXEC-3"
+
+
+# -- compressed arguments
+
+
+@pytest.mark.parametrize(
+    ("args", "text"),
+    [
+        (["hello"], "eF6LVspIzcnJV4oFAA88AxE="),
+        (["hello"], "eJyLVspIzcnJV4oFAA88AxE="),
+        ([1, 2, 3], "eF6LNtQx0jGOBQAGlQGn"),
+    ],
+)
+def test_arguments_that_gitlab_compressed(args: list[Any], text: str) -> None:
+    """[X-ZIP-1] [X-ZIP-6] At any level; the text of the job stays."""
+    written = encode({"class": "X", "args": [text], "compressed": True, "x": 1})
+    job = decode(written, "default")
+    inflate(job)
+    assert (job.fields, job.text) == ({"class": "X", "args": args, "x": 1}, written)
+
+
+@pytest.mark.parametrize("size", [99_999, 100_000, 100_001])
+def test_arguments_are_compressed_from_a_size_on(size: int) -> None:
+    """[X-ZIP-5] The size is that of the JSON of `args`, and all numbers keep their digits."""
+    args = f'[10000000000000000000000000000001,1.0,"{"a" * (size - 41)}"]'.encode()
+    assert len(args) == size
+    written = compress(b'{"class":"X","args":%b,"jid":"1"}' % args, 100_000)
+    job = decode(written, "default")
+    assert (job.get("compressed"), job.get("original_job_size_bytes")) == (
+        (None, None) if size < 100_000 else (True, size)
+    )
+    if size >= 100_000:
+        assert len(written) < 1_000
+        assert compress(written, 1) == written
+        inflate(job)
+    assert encode(job.args) == args
+
+
+def test_a_small_text_cannot_fill_memory() -> None:
+    """[X-ZIP-2] [X-ZIP-3] 40 MiB of zeros are refused after 32 MiB."""
+    bomb = zlib.compress(bytes(40 << 20), 1)
+    tracemalloc.start()
+    for data, problem in ((bomb, "larger than 33554432"), (bomb[:99], "is cut"), (b"", "is cut")):
+        text = base64.b64encode(data).decode()
+        job = decode(encode({"class": "X", "args": [text], "compressed": True}), "default")
+        with pytest.raises(InvalidArgument, match=problem):
+            inflate(job)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 80 << 20

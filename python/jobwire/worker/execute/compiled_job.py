@@ -18,8 +18,9 @@ from jobwire.application.hooks import Around, ServerMiddleware
 from jobwire.application.iterabletype import IterableSpec
 from jobwire.application.jobtype import JobType
 from jobwire.application.middleware import is_async
-from jobwire.errors import UnknownJob
+from jobwire.errors import InvalidArgument, UnknownJob
 from jobwire.protocol import active_job
+from jobwire.protocol.compression import COMPRESSED, inflate
 from jobwire.protocol.payload import Job
 from jobwire.protocol.results import KEEP, keep_seconds
 from jobwire.protocol.wire import Command
@@ -138,6 +139,11 @@ class JobTable:
 
     def find(self, job: Job) -> CompiledJob:
         """Return the compiled job of a class; for an unknown one, it raises `UnknownJob`."""
+        if COMPRESSED in job.fields:
+            try:
+                inflate(job)
+            except InvalidArgument as error:
+                return CompiledJob(self._app.find(job.fields), partial(_raise, error))
         compiled = self._known.get(job.class_name)
         if compiled is None:
             definition = self._app.find(job.fields)
@@ -296,6 +302,10 @@ class JobTable:
             return await self._middleware[index](job, partial(layer, index + 1, job))
 
         return _awrapped(self._outermost, partial(layer, 0))
+
+
+def _raise(error: Exception, job: Job) -> None:
+    raise error
 
 
 async def _valued(job: Job, awaitable: Awaitable[Any]) -> Any:
