@@ -22,7 +22,8 @@ from jobwire.errors import NoReply, RedisRefused, RedisTrouble
 from jobwire.inspect import Inspector, sets
 from jobwire.periodic import planning
 from jobwire.periodic.cron import CronLine
-from jobwire.protocol import periodic, pushing
+from jobwire.protocol import periodic, pushing, retry
+from jobwire.protocol.dead_set import DeadSetLimits
 from jobwire.protocol.periodic_entry import StoredEntry
 from jobwire.protocol.wire import Batch, command
 from jobwire.worker import Timings
@@ -131,6 +132,46 @@ def put_back_late() -> None:
         put_back(fetcher)
 
     ReliableFetcher._return_unstarted = put_back_later  # type: ignore[method-assign]
+
+
+def obey_once_connected() -> None:
+    """Ignore signals until the first fetch. [SIG-7]"""
+    take, on_signal = ReliableFetcher.take, process._Process._on_signal
+    connected = threading.Event()
+
+    def take_on(fetcher: ReliableFetcher, ran: float | None) -> Any:
+        connected.set()
+        return take(fetcher, ran)
+
+    def on_signal_later(worker: Any, *args: Any) -> None:
+        if connected.is_set():
+            on_signal(worker, *args)
+
+    ReliableFetcher.take = take_on  # type: ignore[method-assign]
+    process._Process._on_signal = on_signal_later  # type: ignore[method-assign]
+
+
+def read_milliseconds() -> None:
+    """Take integer seconds for milliseconds. [GEN-6]"""
+    read = retry.read
+    retry.read = lambda value: value / 1000 if isinstance(value, int) else read(value)
+
+
+def keep_the_just_too_old() -> None:
+    """Keep the members of `dead` that are just as old as the age. [DEAD-2]"""
+    oldest: Any = DeadSetLimits.oldest
+    DeadSetLimits.oldest = property(lambda limits: f"({oldest.fget(limits)}")  # type: ignore
+
+
+def draw_upper_end() -> None:
+    """Draw also the number that no draw reaches. [RETRY-4]"""
+    delay = retry.retry_delay
+
+    def longer(count: int, *, jitter: float, chosen: float | None = None) -> float:
+        base = delay(count, jitter=0.0, chosen=chosen)
+        return base + int(jitter * (10 * (count + 1) + 1))
+
+    retry.retry_delay = longer
 
 
 def never_leave() -> None:
@@ -249,6 +290,7 @@ _MISTAKES = (
     *(keep_connection, one_slice, stay_connected, send_again, repeat_for_ever),
     *(ignore_stops, go_on),
     *(no_pause, wait_least, close_late, put_back_late, never_leave),
+    *(obey_once_connected, read_milliseconds, draw_upper_end, keep_the_just_too_old),
     *(replace_halves, replace_halves_in_options),
     *(sweep_in_two_steps, sweep_on, log_nothing),
     *(tick_later, give_an_hour, look_ahead, fail_on_malformed, accept_malformed, keep_both),

@@ -142,13 +142,20 @@ def snooze(seconds: float, limit: int) -> None:
 
 
 @app.iterable(name="JobwireIterate")
-def iterate(cursor: Cursor, count: int, gate_name: str, seconds: float) -> Iterator[object]:
-    """Iterate over `count` items, and wait at a gate at each item, for at most `seconds`."""
+def iterate(
+    cursor: Cursor, count: int, gate_name: str, seconds: float, wrong: int | None = None
+) -> Iterator[object]:
+    """Iterate over `count` items, and wait at a gate at each item, for at most `seconds`.
+
+    The item `wrong` raises.
+    """
     for item, at in over_sequence(cursor, range(count)):
         yield at
         report("begin", args=[item])
         pause_at(gate_name, seconds)
-        report("end", ok=True)
+        report("end", ok=item != wrong)
+        if item == wrong:
+            raise JobwireError(f"item {item}")
 
 
 @app.job(name="JobwireMark")

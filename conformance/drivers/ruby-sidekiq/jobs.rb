@@ -84,14 +84,15 @@ end
 if Sidekiq.const_defined?(:IterableJob) # since 7.3.0
   class JobwireIterate
     include Sidekiq::IterableJob
-    def build_enumerator(count, _gate, _seconds, cursor:)
+    def build_enumerator(count, _gate, _seconds, _wrong = nil, cursor:)
       array_enumerator((0...count).to_a, cursor: cursor)
     end
 
-    def each_iteration(item, _count, gate, seconds)
+    def each_iteration(item, _count, gate, seconds, wrong = nil)
       Control.report("begin", jid, args: [item])
       Control.call("BLPOP", Control.key("gate:#{gate}"), seconds.to_s)
-      Control.report("end", jid, ok: true)
+      Control.report("end", jid, ok: item != wrong)
+      raise JobwireError, "item #{item}" if item == wrong
     end
   end
 end

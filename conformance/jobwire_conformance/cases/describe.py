@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
+from itertools import groupby
 from typing import Any
 
 from jobwire_conformance.cases.match import TIMES, Scope, moment, written_time
@@ -106,7 +107,12 @@ def describe(matcher: Any, scope: Scope | None = None, name: str = "") -> str:
 
 def pattern_text(pattern: Sequence[Any]) -> str:
     """Return a pattern for the first words of a command, like `LPUSH queue:default <any value>`."""
-    return " ".join(part if isinstance(part, str) else f"<{describe(part)}>" for part in pattern)
+    parts = [part if isinstance(part, str) else f"<{describe(part)}>" for part in pattern]
+    groups = ((part, len([*same])) for part, same in groupby(parts))
+    return " ".join(
+        f"{part} {number} times" if number > 3 else " ".join([part] * number)
+        for part, number in groups
+    )
 
 
 def _members(members: Mapping[str, Any], scope: Scope | None) -> str:

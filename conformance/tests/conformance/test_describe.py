@@ -91,6 +91,7 @@ def test_a_message_always_has_a_subject() -> None:
 
 def test_commands_are_told_as_commands() -> None:
     assert pattern_text(["LPUSH", "queue:a", {"$": "any"}]) == "LPUSH queue:a <any value>"
+    assert pattern_text(["EVAL", *[{"$": "any"}] * 9, "("]) == "EVAL <any value> 9 times ("
 
 
 def test_no_value_of_a_case_is_told_with_a_matcher() -> None:
