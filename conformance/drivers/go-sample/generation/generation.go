@@ -63,11 +63,14 @@ func (c *Choice) oldSidekiq() bool {
 			continue
 		}
 		var info struct{ Version *string }
-		if json.Unmarshal([]byte(text), &info) != nil || info.Version == nil {
+		if json.Unmarshal([]byte(text), &info) != nil {
+			continue // not written by Sidekiq
+		}
+		if info.Version == nil {
 			return true
 		}
 		version := *info.Version
-		major, _, _ := strings.Cut(version, ".")
+		major := version[:len(version)-len(strings.TrimLeft(version, "0123456789"))]
 		if number, err := strconv.Atoi(major); err == nil && number < 8 {
 			return true
 		}
