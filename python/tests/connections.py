@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import socket
-import sys
 import weakref
-from typing import Any
+
+from tests.calls import hear
 
 _opened: weakref.WeakSet[socket.socket] = weakref.WeakSet()
 
 
-def _hear(event: str, arguments: tuple[Any, ...]) -> None:
-    if event == "socket.connect" and isinstance(arguments[0], socket.socket):
-        _opened.add(arguments[0])
-
-
 def watch() -> None:
     """Record every connection that this process opens from now on."""
-    sys.addaudithook(_hear)
+    for name in ("connect", "connect_ex"):
+        hear(socket.socket, name, lambda opened, *_: _opened.add(opened))
 
 
 def open_now() -> set[socket.socket]:

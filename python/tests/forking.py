@@ -16,6 +16,8 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from tests.tiers import note_start
+
 __all__ = ["run"]
 
 _context = multiprocessing.get_context("forkserver")
@@ -26,8 +28,7 @@ def run(
     *arguments: str, cwd: Path, environment: Mapping[str, str], timeout: float
 ) -> subprocess.CompletedProcess[str]:
     """Run `jobwire` with these arguments, and wait for its end."""
-    # As its start by `subprocess` would report itself: see tests.tiers.
-    sys.audit("subprocess.Popen", "jobwire", ["jobwire", *arguments], None, None)
+    note_start(["jobwire", *arguments])
     with tempfile.TemporaryDirectory() as directory:
         streams = Path(directory, "out"), Path(directory, "err")
         process = _context.Process(

@@ -7,23 +7,24 @@ would otherwise fail the test in which the collector happens to run.
 from __future__ import annotations
 
 import gc
-import sys
+import socket
+import subprocess
 from collections.abc import Generator, Iterator
-from typing import Any
 
 import pytest
 
-_EVENTS = "socket.__new__", "subprocess.Popen"  # of a server, an event loop or a process
-_heard = False
+from tests.calls import hear
+
+_heard = False  # a server, an event loop or a process
 
 
-def _hear(event: str, arguments: tuple[Any, ...]) -> None:
+def _hear(*_: object, **__: object) -> None:
     global _heard
-    if event in _EVENTS:
-        _heard = True
+    _heard = True
 
 
-sys.addaudithook(_hear)
+hear(socket.socket, "__init__", _hear)
+hear(subprocess.Popen, "__init__", _hear)
 
 
 def pytest_configure(config: pytest.Config) -> None:

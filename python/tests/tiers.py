@@ -16,7 +16,6 @@ import os
 import re
 import resource
 import subprocess
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
@@ -25,7 +24,9 @@ from typing import Any, TextIO
 
 import pytest
 
-__all__ = ["GATE", "RELEASE", "tier_of"]
+from tests.calls import hear
+
+__all__ = ["GATE", "RELEASE", "note_start", "tier_of"]
 
 GATE = "test", "check"
 RELEASE = "interop", "browser", "full", "timing", "real_time", "matrix", "random"
@@ -129,17 +130,21 @@ _started: list[str] = []  # Python programs that the running test started
 _listening = False
 
 
-def _hear(event: str, arguments: tuple[Any, ...]) -> None:
-    if _listening and event == "subprocess.Popen":
-        program, words = arguments[0], arguments[1]
-        words = [words] if isinstance(words, str) else [os.fsdecode(word) for word in words]
-        name = os.path.basename(os.fsdecode(program or words[0]))
+def note_start(args: Any, executable: Any = None) -> None:
+    """Record that the running test starts a program, if it is one in Python."""
+    if _listening:
+        words = [os.fsdecode(word) for word in ([args] if isinstance(args, str | bytes) else args)]
+        name = os.path.basename(os.fsdecode(executable or words[0]))
         is_reaper = words[1:3] == ["-I", "-S"]  # the harness's own, which is small
         if name.startswith(("python", "jobwire")) and not is_reaper:
             _started.append(" ".join(" ".join(words).split())[:100])
 
 
-sys.addaudithook(_hear)
+def _hear(_: object, args: Any, *__: object, executable: Any = None, **___: object) -> None:
+    note_start(args, executable)
+
+
+hear(subprocess.Popen, "__init__", _hear)
 
 
 def _cpu_seconds() -> float:

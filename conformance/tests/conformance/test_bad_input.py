@@ -285,7 +285,7 @@ def test_a_worker_that_ignores_term_fails_and_is_killed(marked: Marked, tmp_path
 @pytest.mark.parametrize("command", ["check", "doctor"])
 def test_what_a_worker_forks_ends_too(command: str, marked: Marked, tmp_path: Path) -> None:
     """In the worker's process group, in a new group, and in a new session."""
-    path = adapter(tmp_path, GOOD, FORKS, claims=("worker/core", "worker/signals"))
+    path = adapter(tmp_path, GOOD, FORKS, claims=("worker/core", "worker/signals"), timeout=60)
     more = ["--case", "stop-idle"] if command == "check" else []
     said = run(command, path, "--patience", "2", *more, env=marked.environment)
     # `doctor` reports it; `check` does not, because the protocol has no rule about it.

@@ -189,7 +189,7 @@ while True:
 @pytest.mark.process
 def test_a_job_between_its_fetch_and_its_begin_is_waited_for(tmp_path: Path) -> None:
     """A popped job will run, so a worker that holds it is not at rest. [EXEC-1]"""
-    settings = config.load(adapter(tmp_path, worker=SLOW_TO_BEGIN))
+    settings = config.load(adapter(tmp_path, worker=SLOW_TO_BEGIN, timeout=60))
     outcome = outcome_of(settings, load("exec-arguments"), patience=20)
     assert outcome.errors == []
     ran = [v for v in outcome.verdicts if v.case == "exec-arguments"]
@@ -233,7 +233,9 @@ def test_a_worker_may_run_what_the_reference_buries(
 ) -> None:
     """[PAY-23] [PAY-24]: either is right, and a job with another value is wrong."""
     worker = RUNS_THE_TEXT.replace("CHANGE", change)
-    path = adapter(tmp_path, worker=worker, claims=("worker/core", "worker/core+robust"))
+    path = adapter(
+        tmp_path, worker=worker, claims=("worker/core", "worker/core+robust"), timeout=60
+    )
     outcome = outcome_of(
         config.load(path), load("exec-huge-numbers", "exec-half-pairs"), patience=20
     )
@@ -271,7 +273,9 @@ while True:
 @pytest.mark.matrix
 def test_the_crash_matrix_cuts_at_every_command_that_writes(tmp_path: Path) -> None:
     """[REL-2]: HSETNX was once missing in the matrix's own list."""
-    path = adapter(tmp_path, worker=MARKS_WITH_HSETNX, claims=("worker/core", "worker/reliable"))
+    path = adapter(
+        tmp_path, worker=MARKS_WITH_HSETNX, claims=("worker/core", "worker/reliable"), timeout=60
+    )
     outcome = outcome_of(config.load(path), load("reliable-crash"), patience=20)
     assert outcome.errors == []
     cut = {(loss.point, loss.side): loss.outcome for loss in outcome.losses}
@@ -322,7 +326,7 @@ def test_a_report_that_the_server_refused_for_want_of_a_script_is_waited_for(
 ) -> None:
     """A worker that got NOSCRIPT will send the script, so it is not at rest. [LUA-3]"""
     claims = ("client/core", "worker/core", "worker/reliable")
-    settings = config.load(adapter(tmp_path, worker=SLOW_TO_REPEAT, claims=claims))
+    settings = config.load(adapter(tmp_path, worker=SLOW_TO_REPEAT, claims=claims, timeout=60))
     (case,) = load("reliable-scripts")
     outcome = outcome_of(settings, [replace(case, steps=case.steps[:8])])  # this worker only ends
     assert outcome.errors == []
