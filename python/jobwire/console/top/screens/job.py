@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -14,6 +15,7 @@ from textual.widgets import Static
 from jobwire.console.ops.explain import Explanation
 from jobwire.console.ops.locate import Whereabouts
 from jobwire.console.ops.paging import digest
+from jobwire.console.ops.results import StoredResult
 from jobwire.console.ops.roles import Action
 from jobwire.console.top.context import ScreenContext
 from jobwire.console.top.data_screen import DataScreen, action_key
@@ -39,7 +41,15 @@ EVENTS = {
 SCORES = {"retry": "next attempt", "schedule": "due", "dead": "died", "unreadable": "set aside"}
 
 
-class JobView(DataScreen[Explanation]):
+@dataclass(frozen=True, slots=True)
+class JobData:
+    """One job, of one read."""
+
+    explained: Explanation
+    result: StoredResult | None
+
+
+class JobView(DataScreen[JobData]):
     """The page of one job.
 
     Args:
@@ -73,12 +83,14 @@ class JobView(DataScreen[Explanation]):
         with VerticalScroll(classes="page"):
             yield Static("reading …", id="job", markup=False)
 
-    def read_data(self) -> Explanation:
+    def read_data(self) -> JobData:
         """Return where the job is: looked up by its place, or searched for by its id."""
         operations = self.context.operations
         if (known := self._still()) is not None:
-            return operations.explain(self.jid, known=known)
-        return operations.explain(self.jid, examine=EXAMINED, in_sets=EXAMINED)
+            explained = operations.explain(self.jid, known=known)
+        else:
+            explained = operations.explain(self.jid, examine=EXAMINED, in_sets=EXAMINED)
+        return JobData(explained, operations.result(self.jid) if self.jid else None)
 
     def _still(self) -> Whereabouts | None:
         """Return the known place if the job is still there; look in a queue no further."""
@@ -98,17 +110,25 @@ class JobView(DataScreen[Explanation]):
         )
         return None if found is None else known
 
-    def show_data(self, data: Explanation) -> None:
+    def show_data(self, data: JobData) -> None:
         """Show the page."""
+        explained, result = data.explained, data.result
         at = next(
-            (one for one in data.places if one.place in POSSIBLE or one.place.startswith(QUEUE)),
+            (
+                one
+                for one in explained.places
+                if one.place in POSSIBLE or one.place.startswith(QUEUE)
+            ),
             None,
         )
         self._entry = None if at is None else at.job
-        job = data.places[0].job if data.places else None
-        lines: list[list[Part]] = [*_places(data, self.context.clock()), [""], *_reasons(data)]
+        job = explained.places[0].job if explained.places else None
+        now = self.context.clock()
+        lines: list[list[Part]] = [*_places(explained, now), [""], *_reasons(explained)]
+        if result is not None:
+            lines += [[""], *_result_lines(result, now)]
         if job is not None:
-            lines += [[""], *_job_lines(job, self.context.clock())]
+            lines += [[""], *_job_lines(job, now)]
         self.query_one("#job", Static).update(joined(lines))
         self.say("F5 reads it again")
         self.refresh_bindings()
@@ -156,6 +176,19 @@ def _reasons(data: Explanation) -> Iterator[list[Part]]:
         yield [Cell(f"{reason.code}: ", "name"), Cell(clean(reason.sentence), style)]
         if reason.remedy:
             yield [f"  -> {clean(reason.remedy)}"]
+
+
+def _result_lines(stored: StoredResult, now: float) -> Iterator[list[Part]]:
+    result = stored.result
+    kept = "" if stored.expires_in is None else f", kept for {duration(stored.expires_in)}"
+    yield [Cell("result   ", "name"), f"{result.outcome} {ago(result.at, now)}{kept}"]
+    if result.error_class:
+        error = f"{result.error_class}: {result.error_message}"
+        yield [Cell("error    ", "name"), Cell(shown(error, 2 * MAX_LINE_CHARS), "bad")]
+    if result.problem:
+        yield [Cell("no value ", "name"), Cell(shown(result.problem, MAX_LINE_CHARS), "bad")]
+    elif result.outcome == "done":
+        yield from _value(result.value)
 
 
 def _job_lines(job: Entry, now: float) -> Iterator[list[Part]]:
