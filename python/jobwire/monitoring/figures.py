@@ -63,6 +63,8 @@ class Figures(msgspec.Struct, frozen=True):
         unstored: Ended jobs without an outcome in Redis yet.
         memory: Resident memory in bytes.
         processes: Number of processes.
+        ticks: The ticks that were taken, by periodic entry. Those that were skipped count as
+            failed; the durations are those between a tick and its push.
     """
 
     classes: Mapping[str, ClassFigures] = {}
@@ -72,25 +74,23 @@ class Figures(msgspec.Struct, frozen=True):
     unstored: int = 0
     memory: int = 0
     processes: int = 0
+    ticks: Mapping[str, ClassFigures] = {}
 
     def __add__(self, other: Figures) -> Figures:
-        names = {**self.classes, **other.classes}
         return Figures(
-            {
-                name: self.classes.get(name, _NOTHING) + other.classes.get(name, _NOTHING)
-                for name in names
-            },
+            _sum(self.classes, other.classes),
             self.fetches + other.fetches,
             self.executing + other.executing,
             self.concurrency + other.concurrency,
             self.unstored + other.unstored,
             self.memory + other.memory,
             self.processes + other.processes,
+            _sum(self.ticks, other.ticks),
         )
 
     def counters(self) -> Figures:
         """Return what remains of these numbers when their process has ended."""
-        return Figures(self.classes, self.fetches)
+        return Figures(self.classes, self.fetches, ticks=self.ticks)
 
 
 class Classes:
@@ -113,6 +113,14 @@ class Classes:
             shown = name if name in self._kept else OTHER
             limited[shown] = limited.get(shown, _NOTHING) + figures
         return limited
+
+
+def _sum(
+    ours: Mapping[str, ClassFigures], theirs: Mapping[str, ClassFigures]
+) -> dict[str, ClassFigures]:
+    return {
+        name: ours.get(name, _NOTHING) + theirs.get(name, _NOTHING) for name in {**ours, **theirs}
+    }
 
 
 def label(name: str) -> str:

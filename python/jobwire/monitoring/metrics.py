@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from jobwire.monitoring.figures import BUCKETS_S, OTHER, Figures, label
+from jobwire.monitoring.figures import BUCKETS_S, OTHER, ClassFigures, Figures, label
 
 if TYPE_CHECKING:
     from jobwire.inspect.fleet import Fleet
@@ -137,6 +137,24 @@ WORKER = (
     Metric(
         "jobwire_worker_fetches_total", "counter", (), "Requests for jobs that were sent to Redis."
     ),
+    Metric(
+        "jobwire_worker_ticks_total",
+        "counter",
+        ("entry",),
+        "Ticks of periodic jobs that were taken, including those that were skipped.",
+    ),
+    Metric(
+        "jobwire_worker_ticks_skipped_total",
+        "counter",
+        ("entry",),
+        "Ticks without a job, because the job before was not finished.",
+    ),
+    Metric(
+        "jobwire_worker_tick_lateness_seconds",
+        "histogram",
+        ("entry",),
+        "Time between a tick and the push of its job.",
+    ),
     Metric("jobwire_worker_processes", "gauge", (), "Processes that have reported their numbers."),
     Metric("jobwire_worker_memory_bytes", "gauge", (), "Resident memory of these processes."),
 )
@@ -209,15 +227,23 @@ def worker_samples(figures: Figures) -> Iterator[Sample]:
     for name, each in figures.classes.items():
         yield "jobwire_worker_executions_total", (name,), each.count
         yield "jobwire_worker_failures_total", (name,), each.failed
-        total = 0
-        buckets = []
-        for bound, count in zip((*map(str, BUCKETS_S), "+Inf"), each.buckets, strict=True):
-            total += count
-            buckets.append((bound, total))
-        yield "jobwire_worker_execution_seconds", (name,), Histogram(buckets, each.seconds)
+        yield "jobwire_worker_execution_seconds", (name,), _histogram(each)
+    for name, each in figures.ticks.items():
+        yield "jobwire_worker_ticks_total", (name,), each.count
+        yield "jobwire_worker_ticks_skipped_total", (name,), each.failed
+        yield "jobwire_worker_tick_lateness_seconds", (name,), _histogram(each)
     yield "jobwire_worker_executing", (), figures.executing
     yield "jobwire_worker_concurrency", (), figures.concurrency
     yield "jobwire_worker_unstored_outcomes", (), figures.unstored
     yield "jobwire_worker_fetches_total", (), figures.fetches
     yield "jobwire_worker_processes", (), figures.processes
     yield "jobwire_worker_memory_bytes", (), figures.memory
+
+
+def _histogram(figures: ClassFigures) -> Histogram:
+    total = 0
+    buckets = []
+    for bound, count in zip((*map(str, BUCKETS_S), "+Inf"), figures.buckets, strict=True):
+        total += count
+        buckets.append((bound, total))
+    return Histogram(buckets, figures.seconds)

@@ -58,10 +58,10 @@ class Tick(msgspec.Struct, frozen=True):
 
 
 class Ticked(msgspec.Struct, frozen=True):
-    """The result of taking ticks: how many were pushed, and how many taken without a push."""
+    """The ticks that were pushed, and those that were taken without a push, in epoch seconds."""
 
-    pushed: int = 0
-    skipped: int = 0
+    pushed: Sequence[int] = ()
+    skipped: Sequence[int] = ()
 
 
 class NotTaken(Exception):
@@ -233,7 +233,11 @@ def take(
     )
     if isinstance(results, int):
         raise NotTaken(changed=results == -1)
-    return Ticked(results.count(1), results.count(2))
+    pushed, skipped = (
+        [tick.at for tick, result in zip(ticks, results, strict=True) if result == kind]
+        for kind in (1, 2)
+    )
+    return Ticked(pushed, skipped)
 
 
 def run_now(keys: Keys, entry: StoredEntry, payload: ReadyPayload, *, now: float) -> Op[None]:

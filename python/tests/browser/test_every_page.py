@@ -37,7 +37,7 @@ BARE = {
         "/bulk?place=queue%3Amails&act=clear",
     ]
 }
-NO_PAGES = {"/stats", "/stats/queues", "/metrics", "/dashboard/stats", "/morgue"}
+NO_PAGES = {"/stats", "/stats/queues", "/stats/periodic", "/metrics", "/dashboard/stats", "/morgue"}
 
 CUT_OFF = """[...document.querySelectorAll("a, button, input, td")].filter(
     (one) => one.getBoundingClientRect().right > innerWidth + 1

@@ -5,18 +5,19 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
 from harness.servers import Server, wait_until
 from jobwire import App, ConfigError
 from jobwire.connection.sync import SyncRedis
+from jobwire.monitoring import Figures
 from jobwire.periodic.planning import due_ticks, line_of
 from jobwire.periodic.schedule import completed, load, set_enabled
 from jobwire.protocol import periodic
 from jobwire.protocol.keys import Keys
-from jobwire.protocol.periodic import NotTaken, Tick, Ticked
+from jobwire.protocol.periodic import NotTaken, Tick
 from jobwire.protocol.periodic_entry import PeriodicEntry, StoredEntry
 from tests.workers import brisk, running
 
@@ -50,9 +51,18 @@ def ticks(stored: StoredEntry, *at: int, now: float = NOW) -> list[Tick]:
     ]
 
 
-def take(shell: SyncRedis, stored: StoredEntry, *at: int, now: float = NOW) -> Ticked:
+class Counts(NamedTuple):
+    """Numbers of ticks that were taken."""
+
+    pushed: int = 0
+    skipped: int = 0
+
+
+def take(shell: SyncRedis, stored: StoredEntry, *at: int, now: float = NOW) -> Counts:
     held = shell.run(periodic.holders(KEYS)) if stored.skips_overlap else ()
-    return shell.run(periodic.take(KEYS, stored, ticks(stored, *at, now=now), now=now, held=held))
+    op = periodic.take(KEYS, stored, ticks(stored, *at, now=now), now=now, held=held)
+    taken = shell.run(op)
+    return Counts(len(taken.pushed), len(taken.skipped))
 
 
 def saved(server: Server, *entries: PeriodicEntry, schedule: str = "") -> None:
@@ -96,8 +106,8 @@ def test_a_tick_is_taken_once_and_pushed(server: Server, shell: SyncRedis) -> No
     stored = only(shell)
     client = server.client(decode_responses=True)
     client.delete("cron_job:default:t:enqueued")
-    assert take(shell, stored, TEN) == Ticked(1)
-    assert take(shell, stored, TEN) == Ticked(0)
+    assert take(shell, stored, TEN) == Counts(1)
+    assert take(shell, stored, TEN) == Counts(0)
     assert client.zrange("cron_job:default:t:enqueued", 0, -1, withscores=True) == [
         ("2026-02-10T10:00:00Z", TEN)
     ]
@@ -146,7 +156,7 @@ def test_fields_of_others_do_not_count_as_a_change(server: Server, shell: SyncRe
     client.hset(
         "cron_job:default:t", mapping={"x": "1", "last_enqueue_time": "2026-02-10 09:00:00 +0000"}
     )
-    assert take(shell, stored, TEN) == Ticked(1)
+    assert take(shell, stored, TEN) == Counts(1)
     client.hset("cron_job:default:t", "status", "disabled")
     saved(server, entry(args=[2]))
     fields = client.hgetall("cron_job:default:t")
@@ -162,7 +172,7 @@ def test_a_queue_that_is_not_a_list_loses_no_tick(server: Server, shell: SyncRed
     with pytest.raises(NotTaken, match="not a list"):
         take(shell, only(shell), TEN)
     client.delete("queue:default")
-    assert take(shell, only(shell), TEN) == Ticked(1)
+    assert take(shell, only(shell), TEN) == Counts(1)
 
 
 def test_the_tenth_push_and_the_ticks_of_yesterday(server: Server, shell: SyncRedis) -> None:
@@ -173,12 +183,12 @@ def test_the_tenth_push_and_the_ticks_of_yesterday(server: Server, shell: SyncRe
     stored = only(shell)
     first = TEN - 12 * 300
     at = range(first, TEN + 1, 300)
-    assert take(shell, stored, *at) == Ticked(13)
+    assert take(shell, stored, *at) == Counts(13)
     assert client.llen("cron_job:default:t:jid_history") == 10
     later = TEN + 86_400
-    assert take(shell, stored, later, now=later + 1.0) == Ticked(1)
+    assert take(shell, stored, later, now=later + 1.0) == Counts(1)
     assert client.zcard("cron_job:default:t:enqueued") == 1
-    assert take(shell, stored, first, TEN, later, now=later + 2.0) == Ticked(0)
+    assert take(shell, stored, first, TEN, later, now=later + 2.0) == Counts(0)
 
 
 def test_ticks_of_days_ago_are_made_up_for_once(server: Server, shell: SyncRedis) -> None:
@@ -192,8 +202,8 @@ def test_ticks_of_days_ago_are_made_up_for_once(server: Server, shell: SyncRedis
     (newest,) = shell.run(periodic.latest_taken(KEYS, [stored]))
     at = due_ticks(line_of(stored), now=NOW, latest_taken=newest, rule=stored.catch_up)
     assert at == [midnight - day * 86_400 for day in (4, 3, 2, 1, 0)]
-    assert take(shell, stored, *at) == Ticked(5)
-    assert take(shell, stored, *at) == Ticked(0)
+    assert take(shell, stored, *at) == Counts(5)
+    assert take(shell, stored, *at) == Counts(0)
 
 
 def test_a_tick_is_skipped_while_the_job_before_is_not_finished(
@@ -203,18 +213,18 @@ def test_a_tick_is_skipped_while_the_job_before_is_not_finished(
     saved(server, entry(overlap="skip"))
     stored = only(shell)
     client = server.client()
-    assert take(shell, stored, TEN) == Ticked(1)
-    assert take(shell, stored, TEN + 300) == Ticked(0, 1)
+    assert take(shell, stored, TEN) == Counts(1)
+    assert take(shell, stored, TEN + 300) == Counts(0, 1)
     payload = client.rpop("queue:default")
     client.sadd("jobwire:owners", "one")
     client.hset("jobwire:private:one", "1:default", payload)
-    assert take(shell, stored, TEN + 600) == Ticked(0, 1)
+    assert take(shell, stored, TEN + 600) == Counts(0, 1)
     client.delete("jobwire:private:one", "jobwire:owners")
     client.sadd("processes", "two")
     client.hset("two:work", "tid", json.dumps({"payload": payload.decode()}))
-    assert take(shell, stored, TEN + 900) == Ticked(0, 1)
+    assert take(shell, stored, TEN + 900) == Counts(0, 1)
     client.delete("two:work")
-    assert take(shell, stored, TEN + 1200) == Ticked(1)
+    assert take(shell, stored, TEN + 1200) == Counts(1)
 
 
 def test_a_load_replaces_its_schedule_and_nothing_else(server: Server, shell: SyncRedis) -> None:
@@ -325,11 +335,15 @@ def test_workers_enqueue_each_tick_once(server: Server) -> None:
     client = server.client(decode_responses=True)
     timings = brisk(periodic_look=lambda jitter: 1.0)
     with (
-        running(apps[0], server, queues={"often": 0}, timings=timings),
-        running(apps[1], server, queues={"often": 0}, timings=timings),
-        running(apps[2], server, queues={"often": 0}, timings=timings),
+        running(apps[0], server, queues={"often": 0}, timings=timings) as first,
+        running(apps[1], server, queues={"often": 0}, timings=timings) as second,
+        running(apps[2], server, queues={"often": 0}, timings=timings) as third,
     ):
         wait_until(lambda: len(done) >= 6, 60, what="six runs")
+        launchers = (first, second, third)
+    told = sum((each.figures() for each in launchers), Figures()).ticks["Often"]
+    assert (told.count, told.failed) == (len(done) + client.llen("queue:often"), 0)
+    assert sum(told.buckets) == told.count
     taken = client.zrange("cron_job:default:Often:enqueued", 0, -1, withscores=True)
     # The first member is the claim that comes with a new entry, up to two seconds before a tick.
     assert len(taken) - 1 == len(done) + client.llen("queue:often")

@@ -162,7 +162,7 @@ def test_sidekiq_cron_leaves_a_tick_that_we_took(
     now = wait_for_the_middle_of_a_minute()
     tick = int(now // 60) * 60
     taken = periodic.Tick(tick, mine.payload(jid="1" * 24, now=now, generation=7))
-    assert connection.run(periodic.take(KEYS, mine, [taken], now=now)).pushed == 1
+    assert connection.run(periodic.take(KEYS, mine, [taken], now=now)).pushed == [taken.at]
     assert client.llen("queue:low") == 1
     cron.eval(look)
     assert client.llen("queue:low") == 2  # that of the other entry
@@ -170,7 +170,7 @@ def test_sidekiq_cron_leaves_a_tick_that_we_took(
         "cron_job:other:enqueued", 0, -1
     )
     again = periodic.Tick(tick, other.payload(jid="2" * 24, now=now, generation=7))
-    assert connection.run(periodic.take(KEYS, other, [again], now=now)).pushed == 0
+    assert connection.run(periodic.take(KEYS, other, [again], now=now)).pushed == []
     assert client.llen("queue:low") == 2
 
 

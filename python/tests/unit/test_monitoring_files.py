@@ -35,11 +35,13 @@ NUMBERS = Fleet(
     [PROCESS],
 )
 
+FIGURES = Figures({"A": ClassFigures(1)}, ticks={"nightly": ClassFigures(1)})
+
 
 def exposed() -> dict[str, list[dict[str, str]]]:
     """Return the labels of all samples by name."""
     found: dict[str, list[dict[str, str]]] = {}
-    for made in (fleet_exposition(NUMBERS), worker_exposition(Figures({"A": ClassFigures(1)}))):
+    for made in (fleet_exposition(NUMBERS), worker_exposition(FIGURES)):
         for family in text_string_to_metric_families(made.body.decode()):
             for sample in family.samples:
                 found.setdefault(sample.name, []).append(sample.labels)

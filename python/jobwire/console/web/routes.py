@@ -102,6 +102,7 @@ PAGES: Sequence[Address] = (
     Address("/search", search.show),
     Address("/stats", stats.stats),
     Address("/stats/queues", stats.queues),
+    Address("/stats/periodic", stats.periodic),
     Address("/dashboard/stats", stats.old_stats),
     Address("/metrics", stats.metrics),
     Address("/bulk", bulk.show),

@@ -21,6 +21,7 @@ from jobwire.periodic.planning import Agenda, Due
 from jobwire.periodic.schedule import load
 from jobwire.protocol import periodic
 from jobwire.protocol.keys import Keys
+from jobwire.protocol.metrics import Metrics
 from jobwire.protocol.periodic import NotTaken, Tick
 from jobwire.protocol.periodic_entry import DEFAULT_NAMESPACE, PeriodicEntry, StoredEntry
 from jobwire.protocol.times import Generation
@@ -50,6 +51,10 @@ class PeriodicThread:
         schedule: Name of the schedule of `entries`.
         entries: The entries that the application defines; they are written before the first look.
         timings: Intervals between looks.
+
+    Attributes:
+        lateness: Ticks that this process took, by entry: how late they were pushed. Those that
+            were skipped, because the job before was not finished, count as failed.
     """
 
     def __init__(
@@ -75,6 +80,8 @@ class PeriodicThread:
         self._outage = Outage(
             "taking the ticks of periodic jobs", self._stop, pause=timings.longest_outage_pause
         )
+        self.lateness = Metrics()
+        self._ticks = self.lateness.for_thread()
         self._agenda = Agenda()
         self._look_at = -math.inf  # monotonic
         self._clock_offset = 0.0  # from this process's monotonic clock to the server's time
@@ -210,7 +217,7 @@ class PeriodicThread:
                 )
                 for at in due.ticks
             ]
-            self._redis.run(
+            taken = self._redis.run(
                 periodic.take(
                     self._keys,
                     entry,
@@ -219,6 +226,10 @@ class PeriodicThread:
                     held=held if entry.skips_overlap else (),
                 )
             )
+            for at in taken.pushed:
+                self._ticks.record(entry.name, max(now - at, 0.0) * 1000, failed=False)
+            for _ in taken.skipped:
+                self._ticks.record(entry.name, 0.0, failed=True)
         except InvalidJob as error:
             _log.error("periodic job %r cannot be pushed: %s", entry.name, error)
         except NotTaken as error:

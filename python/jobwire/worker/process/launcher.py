@@ -159,6 +159,7 @@ class Launcher:
         self._stopping = threading.Lock()
         self._put_back: int | None = None  # the number of jobs, once the worker has stopped
         self._classes = Classes()
+        self._entries = Classes()  # of periodic jobs
         self._progress = Progress(self._parts(), limit=timings.stuck_after)
         self._heartbeat = HeartbeatThread(
             self._redis,
@@ -227,20 +228,17 @@ class Launcher:
 
     def figures(self) -> Figures:
         """Return the numbers of this process since its start, for monitoring."""
-        classes = {
-            name: ClassFigures(
-                each.total, each.failed, each.microseconds / 1e6, merged(each.histogram)
-            )
-            for name, each in self._metrics.executions().items()
-        }
         return Figures(
-            self._classes.limit(classes),
+            self._classes.limit(_by_name(self._metrics)),
             fetches=sum(capsule.fetches for capsule in self._capsules),
             executing=len(self.works()),
             concurrency=self.config.concurrency,
             unstored=self._mode.unstored,
             memory=rss() * 1024,
             processes=1,
+            ticks={}
+            if self._periodic is None
+            else self._entries.limit(_by_name(self._periodic.lateness)),
         )
 
     def check_server(self) -> ServerInfo:
@@ -504,6 +502,14 @@ class Launcher:
 
     def _taken(self) -> list[str]:
         return [field for capsule in self._capsules for field in capsule.known_fields()]
+
+
+def _by_name(metrics: Metrics) -> dict[str, ClassFigures]:
+    """Return counts of a process for monitoring."""
+    return {
+        name: ClassFigures(each.total, each.failed, each.microseconds / 1e6, merged(each.histogram))
+        for name, each in metrics.executions().items()
+    }
 
 
 def _patiently(

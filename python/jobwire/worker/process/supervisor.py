@@ -162,6 +162,7 @@ class _Supervisor:
         self._workers: dict[int, _WorkerProcess] = {}  # all living processes, by pid
         self._ended_figures = Figures()  # counters of processes that have ended
         self._classes = Classes()
+        self._entries = Classes()  # of periodic jobs
         self._turned = time.monotonic()  # when the main loop last turned
         self._renewing: deque[_Slot] = deque()  # slots to renew; the first one is under way
         self._selector = selectors.DefaultSelector()
@@ -505,7 +506,11 @@ class _Supervisor:
             for worker in self._workers.copy().values():
                 if worker.report is not None:
                     total += worker.report.figures
-            return msgspec.structs.replace(total, classes=self._classes.limit(total.classes))
+            return msgspec.structs.replace(
+                total,
+                classes=self._classes.limit(total.classes),
+                ticks=self._entries.limit(total.ticks),
+            )
 
     def _not_live(self) -> str:
         now = time.monotonic()

@@ -78,7 +78,7 @@ def periodic_life(shell: Shell, keys: Keys) -> None:
     at = int(NOW) // 60 * 60
     payload = first.payload(jid="0" * 24, now=NOW, generation=8, job_id="j")
     assert shell.run(periodic.free_ticks(keys, [(first, at)])) == [0]
-    assert shell.run(periodic.take(keys, first, [Tick(at, payload)], now=NOW)).pushed == 1
+    assert shell.run(periodic.take(keys, first, [Tick(at, payload)], now=NOW)).pushed == [at]
     for enabled in (False, True):
         assert shell.run(set_enabled(keys, first, enabled=enabled))
     fields = {"name": "old", "klass": "A", "cron": "* * * * * UTC"}

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Iterator
 from contextlib import closing
 
@@ -17,6 +18,10 @@ from starlette.testclient import TestClient
 
 from harness.servers import Server
 from jobwire.cli import cli
+from jobwire.connection.sync import SyncRedis
+from jobwire.periodic.schedule import load as load_schedule
+from jobwire.protocol.keys import Keys
+from jobwire.protocol.periodic_entry import PeriodicEntry
 from jobwire.web import Visitor, WebApp
 from tests.databases import databases, load
 
@@ -88,3 +93,23 @@ def test_every_view_says_the_same_on_every_recorded_database(
         assert sum(client.get("/stats/queues").json().values()) == told["enqueued"], name
         largest = {key: max(value, largest.get(key, 0)) for key, value in told.items()}
     assert min(largest.values()) >= 1, largest
+
+
+def test_periodic_jobs_as_json(server: Server, page: tuple[TestClient, WebApp]) -> None:
+    """For programs: the lines and times, and no arguments, which may be secret."""
+    client, _ = page
+    line = "0 3 * * * Europe/Berlin"
+    entries = [
+        PeriodicEntry(name="nightly", cron=line, job="Nightly", args=["secret"]),
+        PeriodicEntry(name="off", cron="* * * * * UTC", job="Off", enabled=False),
+    ]
+    redis = SyncRedis(server.url)
+    redis.run(load_schedule(Keys(), entries, schedule=""))
+    redis.close()
+    told = client.get("/stats/periodic")
+    nightly, off = told.json()["nightly"], told.json()["off"]
+    assert (nightly["job"], nightly["cron"]) == ("Nightly", line)
+    assert nightly["enabled"]
+    assert nightly["next_at"] > time.time()
+    assert (off["enabled"], off["next_at"], off["problem"]) == (False, None, None)
+    assert "secret" not in told.text

@@ -44,7 +44,7 @@ EXTRA = [
     "/bulk?place=dead&act=delete",
     "/bulk?place=queue%3Aq&act=clear",
     "/changes/running",
-    *("/stats", "/stats/queues", "/dashboard/stats", "/metrics", "/morgue"),
+    *("/stats", "/stats/queues", "/stats/periodic", "/dashboard/stats", "/metrics", "/morgue"),
 ]
 
 

@@ -14,7 +14,7 @@ from jobwire.inspect.reading import text
 from jobwire.monitoring import fleet_exposition
 from jobwire.protocol.wire import Batch, command, once
 
-__all__ = ["metrics", "old_stats", "queues", "stats"]
+__all__ = ["metrics", "old_stats", "periodic", "queues", "stats"]
 
 INFO_FRESH_S = 5.0
 SHOWN = (
@@ -60,6 +60,24 @@ def queues(context: RequestContext) -> Response:
     """Return the size of each queue, the longest first."""
     longest = sorted(context.site.fleet().queues, key=lambda queue: (-queue.size, queue.name))
     return JSONResponse({text(queue.name): queue.size for queue in longest})
+
+
+def periodic(context: RequestContext) -> Response:
+    """Return the periodic jobs by name, without their arguments."""
+    jobs = context.shared("periodic", lambda: context.operations.periodic().all())
+    return JSONResponse(
+        {
+            text(job.entry.name): {
+                "job": text(job.entry.job),
+                "cron": text(job.entry.cron),
+                "enabled": job.entry.enabled,
+                "next_at": job.next_at,
+                "last_enqueue_time": text(job.entry.fields.get("last_enqueue_time", "")) or None,
+                "problem": text(job.problem) or None,
+            }
+            for job in jobs
+        }
+    )
 
 
 def old_stats(context: RequestContext) -> Response:
