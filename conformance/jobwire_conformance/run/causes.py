@@ -33,7 +33,7 @@ def causes(checks: Sequence[Mapping[str, Any]]) -> dict[int, str]:
     Failures belong together if they are about one field of payloads, about times in the form of
     another generation, or if they expected one value and saw another one, the same pair. Of these,
     the cause is a requirement that the judge of traffic names, then the one that fails in most
-    cases, then the one that failed first. Its own checks have no cause.
+    cases, of these or of the run, then the one that failed first. Its own checks have no cause.
 
     Args:
         checks: The checks of a run, as in results.json.
@@ -48,8 +48,12 @@ def causes(checks: Sequence[Mapping[str, Any]]) -> dict[int, str]:
                 members = group[1] + members
             groups.append((subjects, members))
     found: dict[int, str] = {}
+    everywhere = _cases(check for check in checks if check["status"] in FAILURES)
     for _, members in groups:
-        cause = _first(checks[index] for index in members)
+        cases = _cases(checks[index] for index in members)
+        cause = max(
+            cases, key=lambda id_: (TRAFFIC in cases[id_], len(cases[id_]), len(everywhere[id_]))
+        )
         found |= {index: cause for index in members if checks[index]["requirement"] != cause}
     return found
 
@@ -72,8 +76,9 @@ def _subjects(check: Mapping[str, Any]) -> Iterator[str]:
         yield " for ".join(pair)
 
 
-def _first(checks: Iterable[Mapping[str, Any]]) -> str:
+def _cases(checks: Iterable[Mapping[str, Any]]) -> dict[str, set[str]]:
+    """Return the names of the cases by requirement."""
     cases: dict[str, set[str]] = defaultdict(set)
     for check in checks:
         cases[check["requirement"]].add(check["case"])
-    return max(cases, key=lambda id_: (TRAFFIC in cases[id_], len(cases[id_])))
+    return cases
