@@ -86,7 +86,8 @@ SETTINGS: dict[str, Setting] = {
             types.QUEUES,
             ("-q", "--queue"),
             "Queue to serve; repeatable, in order of preference. Without weights the order is "
-            "strict, with weight 1 for all queues it is random.",
+            "strict, with weight 1 for all queues it is random. 'mail:*' is all queues that "
+            "begin with mail: at the start.",
             CapsuleConfig().queues,
             "those of the jobs",
         ),

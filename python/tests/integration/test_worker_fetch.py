@@ -419,3 +419,24 @@ def test_capsules_have_queues_and_threads_of_their_own(server: Server) -> None:
         assert launcher.works().keys() == {next(iter(launcher.works()))}
         gate.open.set()
         wait_until(lambda: gate.entered == [1, 2, 3])
+
+
+@FETCH
+def test_a_pattern_serves_the_queues_that_exist(server: Server, fetch: FetchMode) -> None:
+    """BEAT-4: at the start, by their names, which other programs see; also one that a job names."""
+    got: list[Any] = []
+    app = taking(got)
+    app.job(name="Mail", queue="mail:own")(got.append)
+    for name in ("mail:a", "mail:b", "other"):
+        server.client().sadd("queues", name)
+        push(server, name, name)
+    queues = {"default": 0, "mail:*": 0, "none:*": 0}
+    with running(app, server, queues=queues, fetch=fetch) as launcher:
+        wait_until(lambda: len(got) == 2)
+        push(server, "default", "default")
+        push(server, "mail:own", "mail:own")
+        wait_until(lambda: len(got) == 4)
+        info: Any = server.client().hget(launcher.identity, "info")
+        assert json.loads(info)["queues"] == ["default", "mail:a", "mail:b", "mail:own", "none:*"]
+    assert sorted(got) == ["default", "mail:a", "mail:b", "mail:own"]
+    assert len(queue(server, "other")) == 1

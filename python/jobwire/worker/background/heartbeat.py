@@ -51,6 +51,7 @@ class HeartbeatThread:
         timings: Intervals and timeouts.
 
     Attributes:
+        info: The static part of the heartbeat; not changed after the first beat.
         reaches: True if the last round reached Redis.
         turned_at: Monotonic time at which the last round of the thread began. A round may fail, for
             example if Redis is down, but it must end.
@@ -76,7 +77,7 @@ class HeartbeatThread:
         self._redis = redis
         self._keys = keys
         self._identity = identity
-        self._info = info
+        self.info = info
         self._concurrency = concurrency
         self._works = works
         self._quiet = quiet
@@ -148,7 +149,7 @@ class HeartbeatThread:
             self._held = 1  # have the audit look, in case this fails
             answer = self._redis.run(
                 beat(
-                    *(self._keys, self._identity, self._info, self._concurrency, sample),
+                    *(self._keys, self._identity, self.info, self._concurrency, sample),
                     owner=self._recovers,
                 )
             )

@@ -63,7 +63,6 @@ class BasicFetcher:
         self._asking = threading.Lock()  # Guards `_asked_at`; held by the thread that asks for all.
         self._paused: frozenset[str] = frozenset()  # rebound under `_asking`
         self._asked_at = -math.inf  # monotonic; guarded by `_asking`
-        self._queues = {keys.queue(name).encode(): name for name in order.weights}
         self._counting = threading.Lock()  # Guards writes of `fetches`.
         self.fetches = 0
 
@@ -77,7 +76,8 @@ class BasicFetcher:
                 reply = self._pop()
                 if reply is None:
                     continue
-                held = InFlightJob("", self._queues[reply[0]], reply[1])
+                queue = reply[0].decode().removeprefix(self._keys.queue(""))
+                held = InFlightJob("", queue, reply[1])
                 if not self._closed.is_set():
                     return held
                 self.put_back([held])

@@ -15,6 +15,8 @@ import time
 import traceback
 from collections.abc import Callable, Collection, Mapping
 from contextlib import ExitStack, suppress
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from jobwire._version import __version__
@@ -32,7 +34,7 @@ from jobwire.protocol.dead_set import DeadSetLimits
 from jobwire.protocol.heartbeat import LEASE_S, Work, process_info
 from jobwire.protocol.key_types import explained
 from jobwire.protocol.metrics import Metrics
-from jobwire.protocol.ordering import QueueOrder
+from jobwire.protocol.ordering import QueueOrder, expand, is_pattern
 from jobwire.protocol.server import ServerInfo, check_server
 from jobwire.protocol.times import Generation
 from jobwire.protocol.wire import command, once
@@ -161,20 +163,22 @@ class Launcher:
         self._classes = Classes()
         self._entries = Classes()  # of periodic jobs
         self._progress = Progress(self._parts(), limit=timings.stuck_after)
+        self._describe = partial(
+            process_info,
+            identity=self.identity,
+            hostname=hostname,
+            pid=os.getpid(),
+            started_at=time.time(),
+            tag=config.tag,
+            labels=config.labels,
+            capsules=[capsule.shape for capsule in self._capsules],
+            version=f"jobwire {__version__}",
+        )
         self._heartbeat = HeartbeatThread(
             self._redis,
             self._keys,
             self.identity,
-            info=process_info(
-                identity=self.identity,
-                hostname=hostname,
-                pid=os.getpid(),
-                started_at=time.time(),
-                tag=config.tag,
-                labels=config.labels,
-                capsules=[capsule.shape for capsule in self._capsules],
-                version=f"jobwire {__version__}",
-            ),
+            info=self._describe(),
             concurrency=config.concurrency,
             works=self.works,
             quiet=self._quiet.is_set,
@@ -276,6 +280,7 @@ class Launcher:
                 self._warn_of_refused()
             if info.restored:
                 self._heartbeat.doubt_leases("Redis has restarted with its data")
+            _patiently(self._expand_queues)
             self._generation = _patiently(self._find_generation)
             for callback in self.app.events.callbacks("startup"):
                 self._call(callback)
@@ -309,6 +314,30 @@ class Launcher:
             parts[f"fetching of capsule {name}"] = capsule.fetch_step
             parts[f"each thread of capsule {name}"] = threads(capsule)
         return parts
+
+    def _expand_queues(self) -> None:
+        """Replace patterns such as `mail:*` by the queues that Redis and the application know."""
+        capsules = self.config.capsules
+        given = [name for each in capsules.values() for name in each.queues]
+        if not any(map(is_pattern, given)):
+            return
+        members = self._redis.run(once(command("SMEMBERS", self._keys.queues)))
+        known = {member.decode("utf-8", "replace") for member in members} | self.app.queues.keys()
+        for capsule in self._capsules:
+            capsule.shape.order.change(expand(capsule.shape.order.weights, known, given))
+        self.config = replace(
+            self.config,
+            capsules={
+                capsule.shape.name: replace(
+                    capsules[capsule.shape.name], queues=capsule.shape.order.weights
+                )
+                for capsule in self._capsules
+            },
+        )
+        self._heartbeat.info = self._describe()
+        for name in (name for each in self.config.capsules.values() for name in each.queues):
+            if is_pattern(name):
+                _log.warning("no queue matches %r yet; restart the worker when there is one", name)
 
     def _cancel(self, ids: Collection[str]) -> None:
         """Refuse and end jobs that were cancelled. [X-CANCEL-3] [X-CANCEL-7]"""
