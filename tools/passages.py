@@ -1,7 +1,7 @@
 """Text that people read, cut out of Markdown, Python, Lua, shell, TOML and JSON files.
 
 A passage is one title, paragraph, table cell, comment or message, in one piece although it fills
-several lines. Code inside of it is replaced by X of the same length, so that no rule judges it and
+several lines. Code inside it is replaced by X of the same length, so that no rule judges it and
 every offset stays right.
 """
 

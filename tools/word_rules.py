@@ -146,6 +146,7 @@ RULES = (
     Rule("phrase", re.compile(r"\bin turn\b", re.IGNORECASE), '"interleaved" or "one by one"'),
     Rule("phrase", re.compile(r"\bby a hair\b", re.IGNORECASE), "the difference, with its unit"),
     Rule("phrase", re.compile(r"\bas ever\b", re.IGNORECASE), '"as before", or nothing'),
+    Rule("phrase", re.compile(r"\binside of\b", re.IGNORECASE), '"inside"'),
     Rule(
         "phrase",
         re.compile(

@@ -20,7 +20,7 @@ prepare() {
   fi
   rm -rf "$peers/$name"
   mkdir "$peers/$name"
-  # Not in a condition, because there set -e would have no effect inside of build.
+  # Not in a condition, because there set -e would have no effect inside build.
   trap 'tail -n 20 "$peers/$name.log" >&2; rm -rf "$peers/$name"; echo "$name: not set up" >&2' EXIT
   build "$peers/$name" >"$peers/$name.log" 2>&1
   trap - EXIT

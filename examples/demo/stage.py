@@ -114,7 +114,7 @@ def open_stage(app: str, queues: Sequence[str]) -> Iterator[DemoStage]:
 def end_in_good_order() -> None:
     """Have the signals that ask for an end raise `Interrupted`, so that everything is undone.
 
-    Python drops an error that a handler raises inside of a finalizer, and prints a traceback.
+    Python drops an error that a handler raises inside a finalizer, and prints a traceback.
     Therefore the signal is also recorded, and the traceback is suppressed.
     """
     report = sys.unraisablehook

@@ -21,7 +21,7 @@ __all__ = ["client_of", "lifespan", "running"]
 
 @asynccontextmanager
 async def running(app: App, *, concurrency: int = 0, **settings: Any) -> AsyncIterator[App]:
-    """Run jobwire inside of an `async with` block, for a lifespan of your own.
+    """Run jobwire inside an `async with` block, for a lifespan of your own.
 
     At the end it stops the worker, which puts back the jobs that do not end in time, and closes
     the connections of this event loop. Its log goes to that of the program, or, if the program has

@@ -1,6 +1,6 @@
 """Calls of the standard library that tests hear about: new sockets, connections, processes.
 
-An audit hook would hear them as well, but Python also calls it inside of `sys.settrace`. A thread
+An audit hook would hear them as well, but Python also calls it inside `sys.settrace`. A thread
 that starts at this moment, while coverage is measured, then ends with an error (Python 3.11).
 """
 

@@ -99,7 +99,7 @@ def rules(name: str, view: View) -> tuple[str, ...]:
 
 
 def _inside(value: Any, name: str, view: View) -> Iterator[Breach]:
-    """Yield the breaches of JSON text inside of a value."""
+    """Yield the breaches of JSON text inside a value."""
     if not isinstance(value, dict):
         return
     if name == "identity" and isinstance(info := value.get("info"), str):

@@ -214,7 +214,7 @@ def _application(
 
 
 def _visitors(url: str, report: _Live, relay: _Relay) -> int:
-    # Not an event: its lock would be held already if the handler ran inside of its `wait`.
+    # Not an event: its lock would be held already if the handler ran inside its `wait`.
     signals: SimpleQueue[int] = SimpleQueue()
     with _handlers(_ENDS, signals.put):
         click.echo(f"jobwire: judging all connections to {url} (Ctrl-C ends)", err=True)

@@ -261,7 +261,7 @@ class App(Clients):
             redeliver: False to run each job at most once: it is removed from Redis before its code
                 runs. A job whose process is killed, or that does not end in time when the worker
                 stops, is lost. Needs `retry=False`.
-            on_commit: False to write each job at once even inside of a database transaction; see
+            on_commit: False to write each job at once even inside a database transaction; see
                 `jobwire.django`.
             **options: Options of every job of this type; see `Options`.
 

@@ -133,7 +133,7 @@ class Client(Closing):
                 is scheduled even if the time has passed. None: run at once. [SCHED-3]
             jid: The job id; default: a new one.
             fields: More payload fields, written unchanged.
-            on_commit: False to write the job at once even inside of a database transaction; see
+            on_commit: False to write the job at once even inside a database transaction; see
                 `jobwire.django`. Without such a framework, a job is always written at once.
             **options: See `Options`.
 

@@ -81,7 +81,7 @@ class Unresolved(Codec):
         """Return the value unchanged, like that of a parameter without annotation.
 
         Raises:
-            ValueError: It is not a JSON value, or a value inside of it is none. The text says why
+            ValueError: It is not a JSON value, or a value inside it is none. The text says why
                 its annotation has no effect.
         """
         try:
@@ -122,7 +122,7 @@ def make_codec(annotation: Any) -> Codec | None:
 
     Raises:
         Untravelling: Its values have no form in a payload.
-        NameError: A type inside of it names a type that does not exist.
+        NameError: A type inside it names a type that does not exist.
     """
     try:
         if _is_plain(annotation, set()):
@@ -132,7 +132,7 @@ def make_codec(annotation: Any) -> Codec | None:
         info = inspect.type_info(annotation)
     except NameError:
         raise
-    except Exception as error:  # the annotations inside of a class are code
+    except Exception as error:  # the annotations inside a class are code
         raise Untravelling(str(error)) from error
     if isinstance(info, inspect.CustomType) and _accepts_json(info.cls):
         return None

@@ -43,7 +43,7 @@ class JobType(Generic[P, R]):
         timeout: Seconds that one execution may take; None for no limit.
         isolated: True if a job runs in its own process.
         redeliver: False if a job that a process has started never runs again.
-        on_commit: False if a job is written at once even inside of a database transaction.
+        on_commit: False if a job is written at once even inside a database transaction.
         iterable: The definition of an iterable job, or None.
         is_async: True if the function is `async def`.
         retry_hook: The hook that `retry_in` has set.
@@ -107,7 +107,7 @@ class JobType(Generic[P, R]):
     ) -> JobType[P, R]:
         """Return the job type with other options: `job.options(queue="low").enqueue(1)`.
 
-        With `on_commit=False`, a job is written at once even inside of a database transaction.
+        With `on_commit=False`, a job is written at once even inside a database transaction.
         """
         check_options(options)
         changed = copy.copy(self)

@@ -208,7 +208,7 @@ class Producer:
                 scheduled.
             jid: The job id; default: a new one.
             fields: More payload fields.
-            on_commit: False to write the job even inside of a database transaction.
+            on_commit: False to write the job even inside a database transaction.
         """
         now = self._clock()
         moment = _moment(at, now=now, soon=soon)

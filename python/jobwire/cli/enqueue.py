@@ -102,8 +102,8 @@ def enqueue(
     """Push one job, for a Ruby or a Python worker, and print its id.
 
     If an application is configured, or `jobwire dev` runs one here, the job gets the options of
-    its definition, and the arguments must fit the function. Each ARGUMENT is JSON, or a text: 42,
-    true, null, Ada, '{"a": [1, 2]}'. A text that looks like other JSON needs its own quotes:
+    its definition, and the arguments must fit the function. Each ARGUMENT is JSON, or a string: 42,
+    true, null, Ada, '{"a": [1, 2]}'. A string that looks like other JSON needs its own quotes:
     '"42"'. Put -- before arguments that begin with a dash.
     """
     if delay is not None and at is not None:

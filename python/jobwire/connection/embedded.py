@@ -372,7 +372,7 @@ def _ask(directory: Path, timeout: float = _ANSWER_TIMEOUT_S) -> _Address | None
         socket_connect_timeout=timeout,
         retry=Retry(NoBackoff(), 0),
         decode_responses=True,
-        encoding_errors="surrogateescape",  # for a path, as Python reads paths
+        encoding_errors="surrogateescape",  # a path may have bytes that are not UTF-8
     )
     with client, suppress(redis.RedisError, OSError):
         client.ping()  # unlike the other commands, refused while the server loads its data

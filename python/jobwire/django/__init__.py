@@ -4,7 +4,7 @@
     JOBWIRE = {"URL": "redis://redis.example.org:6379/0"}  # optional; `jobwire dev` has a server
 
 The application `app` is made from the settings at its first use. Each `jobs.py` of an installed
-app is imported when Django starts. A job that is enqueued inside of `transaction.atomic` is written
+app is imported when Django starts. A job that is enqueued inside `transaction.atomic` is written
 to Redis after the commit, and never after a rollback.
 """
 

@@ -44,7 +44,7 @@ class ProjectSettings:
         buffer: Keeps pushes while Redis is away: the arguments of `PushBuffer`, such as
             `{"spool": BASE_DIR / "spool"}`, or `{}`; None for no buffer.
         options: Options of every job, such as `retry`; see `Options`.
-        on_commit: False to write jobs at once even inside of a database transaction.
+        on_commit: False to write jobs at once even inside a database transaction.
         page: Path or URL of the web page, to which the admin then has a link; None for that of
             `jobwire.django.urls`, if the project has included it.
     """

@@ -68,7 +68,7 @@ class FreshConnections:
 
     @contextmanager
     def in_child(self, job: Job) -> Iterator[None]:
-        """The inner wrapper, which does nothing inside of the outermost one."""
+        """The inner wrapper, which does nothing inside the outermost one."""
         if _inside.get():
             yield
             return

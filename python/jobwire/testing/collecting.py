@@ -380,7 +380,7 @@ def inline(app: App) -> Iterator[Jobs]:
 def strict(app: App) -> Iterator[None]:
     """Refuse the jobs that an application enqueues, so that no test writes to a real Redis.
 
-    `fake`, `inline`, `worker` and `real` inside of it receive the jobs.
+    `fake`, `inline`, `worker` and `real` inside it receive the jobs.
 
     Raises:
         AssertionError: By the call that enqueues or cancels a job.

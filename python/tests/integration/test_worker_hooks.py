@@ -395,7 +395,7 @@ def test_there_is_no_other_event() -> None:
 
 @KIND
 def test_a_wrapper_surrounds_each_execution(server: Server, is_async: bool) -> None:
-    """EXEC-6: inside of middleware, in the job's thread or task; the wrapper sees errors."""
+    """EXEC-6: inside middleware, in the job's thread or task; the wrapper sees errors."""
     app = App()
     steps: list[str] = []
 

@@ -42,6 +42,7 @@ PLANTED = {
         "Both were measured in turn.",
         "Ours is faster by a hair.",
         "It is retried as ever.",
+        "It runs inside of a transaction.",
         "The job runs all the same.",
         "Ruby reads it, too.",
         "This holds for Ruby too.",

@@ -19,7 +19,7 @@ __all__ = ["describe", "trace_of", "user_trace", "without_own_end"]
 
 MAX_TRACE = 20_000  # characters of a traceback in the log
 MAX_TRACES = 200  # kept in memory
-# Files whose calls come before those of the application, and after them if it calls jobwire.
+# Frames in these files surround those of the application, and follow them if it calls jobwire.
 _OURS = (
     DIRECTORY + os.sep,
     os.path.dirname(concurrent.futures.__file__) + os.sep,

@@ -73,7 +73,7 @@ def set_up(
 def set_up_own() -> None:
     """Write the records of jobwire to standard error, unless this program has a log for them.
 
-    This is for a worker inside of another program, whose log is its own.
+    This is for a worker inside another program, whose log is its own.
     """
     own = logging.getLogger("jobwire")
     if not own.hasHandlers():

@@ -428,7 +428,7 @@ class Launcher:
             self._periodic.close(timeout=CLEANUP_TIMEOUT_S)
         self._redis.close()
         if not any(capsule.alive for capsule in self._capsules):
-            # An interruption may have hit a job inside of logging, whose lock is then never
+            # An interruption may have hit a job inside logging, whose lock is then never
             # released: with such threads left, a call of the log may never return.
             _log.info("stopped")
         return put_back

@@ -50,7 +50,7 @@ WORDS = {
 
 @dataclass(frozen=True, slots=True)
 class BusyData:
-    """The processes and the running jobs, of one read."""
+    """The processes and the running jobs, read at the same time."""
 
     processes: list[ProcessInfo]
     works: list[Work]

@@ -83,7 +83,7 @@ COLUMNS = {
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """The result of one read: rows that are ready to be drawn, and the entries behind them.
+    """One page of a place: rows that are ready to be drawn, and the entries behind them.
 
     Attributes:
         rows: The rows.

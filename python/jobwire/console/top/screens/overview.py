@@ -39,7 +39,7 @@ LABEL = 10
 
 @dataclass(frozen=True, slots=True)
 class OverviewData:
-    """The numbers of one read.
+    """The numbers, read at the same time.
 
     Attributes:
         fleet: Queues, sets and processes.

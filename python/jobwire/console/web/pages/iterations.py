@@ -9,7 +9,7 @@ from jobwire.inspect.progress import IterationState
 
 __all__ = ["show"]
 
-EXAMINED = 200  # jobs that run, the longest running ones; and retries that are due next
+EXAMINED = 200  # at most, of the jobs that have run longest, and of the retries due next
 MAX_JOBS = 100
 
 
