@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobwire.console.ops.alerts import troubles
+from jobwire.console.ops.alerts import alerts
 from jobwire.console.top.app import MAKERS
 from jobwire.console.top.data_screen import TABS
 from jobwire.console.top.filtering import parse, written
@@ -137,7 +137,7 @@ def test_troubles_of_a_fleet() -> None:
         processes=[],
         problems=("queue:x: WRONGTYPE",),
     )
-    assert [*troubles(fleet)] == [
+    assert [*alerts(fleet)] == [
         ("queue:x: WRONGTYPE", "doctor"),
         ("No process serves q0, q2, q4, q6, q8 and 2 others.", "queues"),
         ("Jobs wait in paused queues: q0.", "queues"),

@@ -1,4 +1,4 @@
-"""Troubles that the numbers of a Redis show at a glance; the doctor examines more."""
+"""Alerts: problems that the numbers of a Redis show at once; the doctor examines more."""
 
 from __future__ import annotations
 
@@ -8,32 +8,32 @@ from typing import NamedTuple
 from jobwire.inspect.fleet import Fleet
 from jobwire.text import counted
 
-__all__ = ["Trouble", "troubles"]
+__all__ = ["Alert", "alerts"]
 
 MAX_NAMES = 5
 OVERDUE_S = 60.0
 
 
-class Trouble(NamedTuple):
-    """A trouble, and where to look: `doctor`, `queues`, `scheduled`, `retry` or `unreadable`."""
+class Alert(NamedTuple):
+    """A problem, and where to look: `doctor`, `queues`, `scheduled`, `retry` or `unreadable`."""
 
     text: str
     place: str
 
 
-def troubles(fleet: Fleet) -> Iterator[Trouble]:
-    """Yield each trouble; names in its text are as stored."""
-    yield from (Trouble(problem, "doctor") for problem in fleet.problems[:MAX_NAMES])
+def alerts(fleet: Fleet) -> Iterator[Alert]:
+    """Yield each alert; names in its text are as stored."""
+    yield from (Alert(problem, "doctor") for problem in fleet.problems[:MAX_NAMES])
     if abandoned := [queue.name for queue in fleet.queues if queue.abandoned]:
-        yield Trouble(f"No process serves {_listed(abandoned)}.", "queues")
+        yield Alert(f"No process serves {_listed(abandoned)}.", "queues")
     if paused := [queue.name for queue in fleet.queues if queue.paused and queue.size]:
-        yield Trouble(f"Jobs wait in paused queues: {_listed(paused)}.", "queues")
+        yield Alert(f"Jobs wait in paused queues: {_listed(paused)}.", "queues")
     for name, seconds in fleet.overdue.items():
         if seconds > OVERDUE_S:
-            yield Trouble(f"The first job of {name} has been due for {seconds:,.0f} s.", name)
+            yield Alert(f"The first job of {name} has been due for {seconds:,.0f} s.", name)
     if fleet.sets.get("unreadable"):
         count = counted(fleet.sets["unreadable"], "payload")
-        yield Trouble(f"{count} could not be read.", "unreadable")
+        yield Alert(f"{count} could not be read.", "unreadable")
 
 
 def _listed(names: list[str]) -> str:

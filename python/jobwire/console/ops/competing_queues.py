@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from jobwire.console.ops.locate import JobFacts
 from jobwire.inspect.processes import ProcessInfo
 
-__all__ = ["Rivals", "rivals"]
+__all__ = ["CompetingQueues", "competing_queues"]
 
 
 @dataclass(frozen=True, slots=True)
-class Rivals:
+class CompetingQueues:
     """The queues with jobs that one process looks at instead.
 
     Attributes:
@@ -26,25 +26,25 @@ class Rivals:
     share: float
 
 
-def rivals(process: ProcessInfo, queue: str, facts: JobFacts) -> Rivals | None:
-    """Return the rivals in the capsule with the fewest; None if the order is not known."""
+def competing_queues(process: ProcessInfo, queue: str, facts: JobFacts) -> CompetingQueues | None:
+    """Return those of the capsule with the fewest; None if the order is not known."""
     weightings = [capsule.weights for capsule in process.capsules.values()]
     if not weightings:
         weightings = [weights for weights in _old_weights(process) if weights]
-    found = [_rivals_in(weights, queue, facts) for weights in weightings if queue in weights]
+    found = [_competing_in(weights, queue, facts) for weights in weightings if queue in weights]
     return min(found, key=lambda one: (len(one.earlier), -one.share), default=None)
 
 
-def _rivals_in(weights: Mapping[str, int], queue: str, facts: JobFacts) -> Rivals:
+def _competing_in(weights: Mapping[str, int], queue: str, facts: JobFacts) -> CompetingQueues:
     waiting = [name for name in weights if name != queue and _has_jobs(name, facts)]
     if not any(weights.values()):
         order = list(weights)
         before = set(order[: order.index(queue)])
-        return Rivals([name for name in waiting if name in before], (), 1.0)
+        return CompetingQueues([name for name in waiting if name in before], (), 1.0)
     own = weights[queue]
     total = own + sum(weights[name] for name in waiting)
     heavier = [name for name in waiting if weights[name] > own]
-    return Rivals((), heavier, own / total if total else 1.0)
+    return CompetingQueues((), heavier, own / total if total else 1.0)
 
 
 def _old_weights(process: ProcessInfo) -> list[Mapping[str, int]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from jobwire.console.ops.competing_queues import rivals
+from jobwire.console.ops.competing_queues import competing_queues
 from jobwire.console.ops.locate import JobFacts, Whereabouts
 from jobwire.inspect.entry import Entry
 from jobwire.inspect.processes import ProcessInfo
@@ -197,7 +197,7 @@ def _turn(one: Whereabouts, facts: JobFacts) -> Iterator[Reason]:
 
 
 def _starvation(queue: str, serving: Sequence[ProcessInfo], facts: JobFacts) -> Iterator[Reason]:
-    of_each = [rivals(process, queue, facts) for process in serving]
+    of_each = [competing_queues(process, queue, facts) for process in serving]
     known = [one for one in of_each if one is not None]
     if not known or len(known) < len(of_each):
         return

@@ -12,7 +12,7 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.widgets import DataTable, Static
 
-from jobwire.console.ops.alerts import troubles
+from jobwire.console.ops.alerts import alerts
 from jobwire.console.ops.operations import Operations
 from jobwire.console.ops.roles import Action
 from jobwire.console.top.context import ScreenContext
@@ -137,8 +137,8 @@ class Overview(DataScreen[OverviewData]):
             Cell(bar_chart(counts, room), "good"),
             f"  {sum(counts):,}, failed {failed:,}",
         ]
-        for trouble in [*troubles(fleet)][:MAX_ALERTS]:
-            yield [Cell(clean(trouble.text), "warn")]
+        for alert in [*alerts(fleet)][:MAX_ALERTS]:
+            yield [Cell(clean(alert.text), "warn")]
 
     def on_data_table_row_selected(self, event: DataTable.RowSelected) -> None:
         """Show the jobs of a queue."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from jobwire.console.ops.alerts import troubles
+from jobwire.console.ops.alerts import alerts
 from jobwire.console.web import charts
 from jobwire.console.web.context import Page, RequestContext
 from jobwire.inspect.activity import Activity
@@ -13,7 +13,7 @@ __all__ = ["activity_bars", "activity_marks", "show"]
 
 PERIODS = {"5m": "5 minutes", "1h": "1 hour", "1d": "1 day", "90d": "90 days"}
 MAX_QUEUES = 10  # queues
-PATHS = {"retry": "retries"}  # of the places of troubles, where the path has another name
+PATHS = {"retry": "retries"}  # of the places of alerts, where the path has another name
 FRESH_S = {"5m": 1.0, "1h": 10.0, "1d": 60.0, "90d": 10.0}
 
 
@@ -35,9 +35,7 @@ def show(context: RequestContext) -> Page:
             "marks": marks,
             "chart": charts.bars(bars, title=f"Executions in {PERIODS[period]}", marks=marks),
             "late": [queue for queue in late if queue.size][:MAX_QUEUES],
-            "troubles": [
-                (each.text, PATHS.get(each.place, each.place)) for each in troubles(fleet)
-            ],
+            "alerts": [(each.text, PATHS.get(each.place, each.place)) for each in alerts(fleet)],
             "waiting": [
                 ("Enqueued", "queues", fleet.enqueued),
                 ("Retries", "retries", fleet.sets["retry"]),
