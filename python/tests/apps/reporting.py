@@ -1,18 +1,16 @@
-"""examples/sentry_app.py with a transport that writes to a file of the working directory."""
+"""An application that reports to Sentry, with a transport that writes to a file here."""
 
 from __future__ import annotations
 
-import sys
+import logging
 from pathlib import Path
 
 import sentry_sdk
 from sentry_sdk.envelope import Envelope
 from sentry_sdk.transport import Transport
 
-sys.path.append(str(Path(__file__).resolve().parents[3]))
-from examples.sentry_app import app
-
-__all__ = ["app"]
+from jobwire import App
+from jobwire.sentry import instrument
 
 
 class FileTransport(Transport):
@@ -23,3 +21,15 @@ class FileTransport(Transport):
 
 
 sentry_sdk.init(dsn="http://key@localhost/1", transport=FileTransport, traces_sample_rate=1.0)
+app = App()
+instrument(app)
+
+
+@app.job(name="Divide", retry=3)
+def divide(a: int, b: int) -> None:
+    show.enqueue(a / b)
+
+
+@app.job(name="Show")
+def show(result: float) -> None:
+    logging.getLogger("shop").info("the result is %g", result)

@@ -44,7 +44,7 @@ PAGES = [
 NAMED = re.compile(r"`([A-Z]\w*[a-z]\w*)")
 MODULES_FOR_USERS = (
     *("active_job", "asgi", "django", "errors", "flask", "inspect", "iterables", "monitoring"),
-    *("ops", "otel", "testing", "web", "worker"),
+    *("ops", "otel", "sentry", "testing", "web", "worker"),
 )
 
 
@@ -179,7 +179,11 @@ def test_a_worker_without_ports_and_traces_loads_neither() -> None:
 
 @pytest.mark.parametrize(
     ("library", "module"),
-    [("prometheus_client", "monitoring/exposition.py"), ("opentelemetry", "otel.py")],
+    [
+        ("prometheus_client", "monitoring/exposition.py"),
+        ("opentelemetry", "otel.py"),
+        ("sentry_sdk", "sentry.py"),
+    ],
 )
 def test_one_module_uses_a_library_that_is_an_extra(library: str, module: str) -> None:
     users = {

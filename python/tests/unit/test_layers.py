@@ -28,6 +28,7 @@ JOBWIRE = {
     "monitoring": "errors protocol connection application inspect",
     "console/ops": "errors protocol connection periodic application inspect",
     "otel": "errors protocol application",
+    "sentry": "protocol application",
     "outbox": "errors protocol application",
     "settings": "errors protocol periodic application",
     "worker/base": "errors protocol",

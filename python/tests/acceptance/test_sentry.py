@@ -1,4 +1,4 @@
-"""examples/sentry_app.py: the events that it sends, in the trace that a push in Ruby began."""
+"""jobwire.sentry: the events that it sends, in the trace that a push in Ruby began."""
 
 from __future__ import annotations
 
