@@ -23,7 +23,7 @@ def explanation(check: Check, again: str) -> Iterator[str]:
         again: The command that runs one case again, without the name of the case.
     """
     if "blocked_by" in check:
-        ended = check.get("by") == "adapter"
+        ended = check.get("by") in ("adapter", "harness")
         yield f"{'' if ended else 'blocked by an earlier failure: '}{check['blocked_by']}"
     else:
         yield check.get("message", "")

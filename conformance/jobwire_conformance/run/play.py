@@ -15,7 +15,7 @@ from jobwire_conformance.errors import SuiteFault
 from jobwire_conformance.run.checks import CheckResult, Checks, Miss
 from jobwire_conformance.run.evidence import Line
 from jobwire_conformance.run.state import State
-from jobwire_conformance.sandbox.processes import wait_for
+from jobwire_conformance.sandbox.processes import overload, wait_for
 from jobwire_conformance.sandbox.sandbox import Sandbox
 from jobwire_conformance.sandbox.worker import SandboxWorker
 from jobwire_conformance.wire.faults import (
@@ -82,6 +82,7 @@ class Play:
         self._broken: str | None = None  # problem of a failed step, on which later steps depend
         self._broken_by: Sequence[Line] = ()  # its evidence
         self._restless: str | None = None
+        self._overload: str | None = None  # of the machine, at a wait that did not end
         self._since = time.monotonic()
 
     def run(self, then: Sequence[Mapping[str, Any]] = ()) -> list[CheckResult]:
@@ -347,6 +348,7 @@ class Play:
     def _settle(self, step: Mapping[str, Any]) -> None:
         self._waits("all processes to rest")
         self._restless = self._state.settle(self._within(step))
+        self._overload = overload() if self._restless else None
 
     _verbs: Mapping[str, Callable[..., Any]] = {
         "check": lambda *_: None,
@@ -389,6 +391,9 @@ class Play:
         if miss is None:
             return CheckResult(requirement, True, seconds=seconds)
         message = str(miss)
+        if self._overload is not None:
+            why = f"no verdict: {self._restless}, with {self._overload}; run the case again ({miss})"
+            return CheckResult(requirement, False, blocked_by=why, by="harness")
         if self._restless is not None:
             message += f"\n(the processes did not come to rest: {self._restless})"
         for worker in self._sandbox.workers.values():

@@ -182,8 +182,8 @@ def _worst(findings: Sequence[CheckResult]) -> dict[str, CheckResult]:
 def _status(finding: CheckResult, keyword: str, declared: Deviation | None) -> str:
     if finding.ok:
         return "pass"
-    if finding.by == "adapter":
-        return "blocked"  # a deviation cannot excuse an adapter fault
+    if finding.by != "implementation":
+        return "blocked"  # a deviation cannot excuse an adapter fault, nor a check without a verdict
     if declared is not None and finding.message.startswith(declared.expect or ""):
         return "deviation"
     if finding.blocked_by is not None:
@@ -265,7 +265,7 @@ def summary(
 
 
 def status(verdicts: Sequence[CaseVerdict], *, stale_or_unknown: bool) -> int:
-    """Return the exit status of a complete run."""
-    if any(verdict.status in FAILURES for verdict in verdicts):
-        return 1
+    """Return the exit status of a complete run; 4 if only a busy machine is to blame."""
+    if failed := [verdict for verdict in verdicts if verdict.status in FAILURES]:
+        return 4 if all(verdict.finding.by == "harness" for verdict in failed) else 1
     return 2 if stale_or_unknown else 0

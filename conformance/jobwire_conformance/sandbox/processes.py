@@ -15,9 +15,10 @@ from jobwire_conformance.errors import EnvironmentFault
 from jobwire_conformance.sandbox.excerpt import excerpt
 from jobwire_conformance.sandbox.reaper import Reaper
 
-__all__ = ["Log", "LogFile", "ProcessGroup", "distant_zone", "resident", "wait_for"]
+__all__ = ["Log", "LogFile", "ProcessGroup", "distant_zone", "overload", "resident", "wait_for"]
 
 _TAIL = 64 * 1024  # bytes of a log that are kept
+_MOST_LOAD = 8.0  # processes a core that want to run; above, one may stand still for seconds
 _ZONES = Path("/usr/share/zoneinfo")
 _EAST = "Pacific/Kiritimati", "<+14>-14"  # the name of the zone, and its rule in POSIX form
 _WEST = "Etc/GMT+12", "<-12>12"
@@ -35,6 +36,12 @@ def distant_zone(now: float) -> str:
     """
     name, rule = _EAST if time.gmtime(now).tm_hour >= 11 else _WEST
     return name if (_ZONES / name).exists() else rule
+
+
+def overload() -> str | None:
+    """Return the load of the machine in words if it is too high to judge a process; else None."""
+    load, cores = os.getloadavg()[0], os.cpu_count() or 1
+    return f"a load of {load:.0f} on {cores} cores" if load > _MOST_LOAD * cores else None
 
 
 def wait_for(holds: Callable[[], object], seconds: float, pause: float = 0.005) -> bool:

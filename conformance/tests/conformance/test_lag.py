@@ -14,7 +14,7 @@ import pytest
 from harness.servers import valkey_program
 from jobwire_conformance import config, data
 from jobwire_conformance.cases.case import Case
-from jobwire_conformance.run import run
+from jobwire_conformance.run import run, verdicts
 from tests.conformance.suite import Quiet, adapter
 
 # Fetches, and half a second after its first empty fetch writes the key `late`.
@@ -35,6 +35,31 @@ while True:
 """
 SET = {"set": "brief", "value": "x", "ttl": 61}
 ADD = {"zadd": "schedule", "score": "now+61.5", "raw": "x"}
+
+
+STUCK_WORKER = LATE_WORKER.replace("sleep(0.5)", "sleep(60)")
+
+
+@pytest.mark.process
+def test_a_machine_that_is_too_busy_gives_no_verdict(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """[RETRY-4]"""
+    settings = config.load(adapter(tmp_path, worker=STUCK_WORKER, timeout=20))
+    steps = [
+        {"seed": [{"lpush": "queue:default", "raw": "{}"}]},
+        {"start": "w1", "queues": ["default"]},
+        {"settle": True, "within": 2},
+        {"check": "FETCH-1", "key": "never", "exists": True},
+    ]
+    case = Case("lag", "", ("worker/core",), None, data.GENERATIONS, (), (), steps, None)
+    for load, status in ((0.0, "fail"), (1e6, "blocked")):
+        monkeypatch.setattr("os.getloadavg", lambda load=load: (load, load, load))
+        outcome = run.run(settings, [case], (), watcher=Quiet(), program=valkey_program())
+        (verdict,) = (verdict for verdict in outcome.verdicts if verdict.case == "lag")
+        assert verdict.status == status
+        assert ("no verdict" in str(verdict.finding.blocked_by)) is (status == "blocked")
+        assert verdicts.status([verdict], stale_or_unknown=False) == (1 if status == "fail" else 4)
 
 
 @pytest.mark.process

@@ -39,7 +39,8 @@ class CheckResult:
         trace: First and last line of `lines` in the trace; empty until the trace is written.
         evidence: `lines` as text; empty until the trace is written.
         again: Name of a case that shows the failure again, if it is not the case of the check.
-        by: The side at fault; `adapter` if the driver or the worker program broke its rules.
+        by: The side at fault: `adapter` if the driver or the worker program broke its rules,
+            `harness` if the machine was too busy for a verdict.
     """
 
     requirement: str
@@ -53,7 +54,7 @@ class CheckResult:
     trace: list[int] = field(default_factory=list)
     evidence: list[str] = field(default_factory=list)
     again: str | None = None
-    by: Literal["implementation", "adapter"] = "implementation"
+    by: Literal["implementation", "adapter", "harness"] = "implementation"
 
 
 class Miss(Exception):
