@@ -1,6 +1,6 @@
 """Tests of many values that an implementation draws at random.
 
-Each test lets a right implementation fail less than once in ten million runs.
+`chances` computes how often a right implementation fails them.
 """
 
 from __future__ import annotations
@@ -9,15 +9,12 @@ import itertools
 from collections import Counter
 from collections.abc import Sequence
 
-__all__ = ["is_random", "unevenness"]
+__all__ = ["MAX_ALIKE", "MAX_SHARE", "MIN_SHARE", "PARTS", "is_random", "unevenness"]
 
 _LEAST_TEXTS = 3
-_MAX_ALIKE = 4  # of three texts of 24 hexadecimal digits, five or more once in 10^7
-_PARTS = 10
-_MIN_SHARE, _MAX_SHARE = (
-    0.45,
-    1.6,
-)  # of the expected number in a part; for 1,000 draws, once in 10^8
+MAX_ALIKE = 4  # positions at which all texts have the same digit
+PARTS = 10
+MIN_SHARE, MAX_SHARE = 0.45, 1.6  # of the expected number in a part
 _WIDEST = 2.5  # of the mean gap; that of 1,000 draws is about 7
 _DISTINCT = 0.9  # of the draws
 
@@ -31,7 +28,7 @@ def is_random(texts: Sequence[str]) -> bool:
     if len(texts) < _LEAST_TEXTS or len({len(text) for text in texts}) != 1:
         return False
     alike = sum(len(set(digits)) == 1 for digits in zip(*texts, strict=True))
-    return len(set(texts)) == len(texts) and alike <= _MAX_ALIKE
+    return len(set(texts)) == len(texts) and alike <= MAX_ALIKE
 
 
 def unevenness(draws: Sequence[float], low: float, high: float) -> str | None:
@@ -44,11 +41,11 @@ def unevenness(draws: Sequence[float], low: float, high: float) -> str | None:
     """
     if not low <= draws[0] <= draws[-1] <= high:
         return f"draws from {draws[0]:.3f} to {draws[-1]:.3f}"
-    expected = len(draws) / _PARTS
-    counts = Counter(min(int((x - low) / (high - low) * _PARTS), _PARTS - 1) for x in draws)
-    for part in range(_PARTS):
-        if not _MIN_SHARE * expected <= counts[part] <= _MAX_SHARE * expected:
-            return f"{counts[part]} draws in part {part + 1} of {_PARTS}"
+    expected = len(draws) / PARTS
+    counts = Counter(min(int((x - low) / (high - low) * PARTS), PARTS - 1) for x in draws)
+    for part in range(PARTS):
+        if not MIN_SHARE * expected <= counts[part] <= MAX_SHARE * expected:
+            return f"{counts[part]} draws in part {part + 1} of {PARTS}"
     if (distinct := len(set(draws))) < _DISTINCT * len(draws):
         return f"{distinct} different draws"
     widest = max(after - before for before, after in itertools.pairwise(draws))

@@ -392,7 +392,9 @@ class Play:
             return CheckResult(requirement, True, seconds=seconds)
         message = str(miss)
         if self._overload is not None:
-            why = f"no verdict: {self._restless}, with {self._overload}; run the case again ({miss})"
+            why = (
+                f"no verdict: {self._restless}, with {self._overload}; run the case again ({miss})"
+            )
             return CheckResult(requirement, False, blocked_by=why, by="harness")
         if self._restless is not None:
             message += f"\n(the processes did not come to rest: {self._restless})"

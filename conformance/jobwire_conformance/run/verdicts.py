@@ -183,7 +183,9 @@ def _status(finding: CheckResult, keyword: str, declared: Deviation | None) -> s
     if finding.ok:
         return "pass"
     if finding.by != "implementation":
-        return "blocked"  # a deviation cannot excuse an adapter fault, nor a check without a verdict
+        return (
+            "blocked"  # a deviation cannot excuse an adapter fault, nor a check without a verdict
+        )
     if declared is not None and finding.message.startswith(declared.expect or ""):
         return "deviation"
     if finding.blocked_by is not None:

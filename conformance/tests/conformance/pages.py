@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from jobwire_conformance import reports
+from jobwire_conformance.cases import case, chances
 from jobwire_conformance.data import requirements
 from jobwire_conformance.reports.matrix import find
 from jobwire_conformance.reports.matrix_markdown import overview_page
@@ -33,6 +34,7 @@ def pages() -> Mapping[str, bytes]:
     return {
         "matrix.md": overview_page(matrix, _reasons()).encode(),
         "loss-maps.md": reports.matrix_pages(matrix)["loss-maps.md"],
+        "false-alarms.md": chances.page(case.load()).encode(),
     }
 
 

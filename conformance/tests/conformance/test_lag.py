@@ -46,7 +46,7 @@ def test_a_machine_that_is_too_busy_gives_no_verdict(
 ) -> None:
     """[RETRY-4]"""
     settings = config.load(adapter(tmp_path, worker=STUCK_WORKER, timeout=20))
-    steps = [
+    steps: list[dict[str, Any]] = [
         {"seed": [{"lpush": "queue:default", "raw": "{}"}]},
         {"start": "w1", "queues": ["default"]},
         {"settle": True, "within": 2},
