@@ -10,8 +10,8 @@ __all__ = ["WRAPPER", "WRAPPERS", "class_of", "inner", "wrap"]
 
 WRAPPER = "ActiveJob::QueueAdapters::SidekiqAdapter::JobWrapper"
 """The wire class to write: the only one that all versions of Rails and Sidekiq know. [X-AJ-8]"""
-WRAPPERS = frozenset([WRAPPER, "Sidekiq::ActiveJob::Wrapper"])
-"""The wire classes that wrap an Active Job. [X-AJ-1]"""
+WRAPPERS = (WRAPPER, "Sidekiq::ActiveJob::Wrapper")
+"""The wire classes that wrap an Active Job; no set, as `class` may hold an array. [X-AJ-1]"""
 
 
 def inner(fields: Mapping[str, Any]) -> dict[str, Any] | None:
