@@ -13,6 +13,7 @@ from jobwire import Client
 from jobwire.connection.sync import SyncRedis
 from jobwire.protocol.dead_set import DeadSetLimits
 from jobwire.protocol.keys import Keys
+from jobwire.protocol.outcome import DONE, Outcome
 from jobwire.protocol.promotion import promote_batch
 from jobwire.protocol.reliable import (
     InFlightJob,
@@ -20,11 +21,10 @@ from jobwire.protocol.reliable import (
     read_fetched,
     script_done,
     script_fetch,
-    script_retry,
+    script_finish,
 )
 from jobwire.protocol.wire import command, once
 from jobwire.worker.outcome.outbox import Entry, Outbox
-from jobwire.worker.outcome.outcomes import DONE
 
 JOBS = 100
 KEYS = Keys()
@@ -95,8 +95,8 @@ def test_done(measure: Bench, client: Client, redis: SyncRedis) -> None:
 
 def test_retry(measure: Bench, client: Client, redis: SyncRedis) -> None:
     def retry(jobs: Sequence[InFlightJob]) -> Any:
-        moves = [(job.field, 1e9, job.text) for job in jobs]
-        return redis.run(once(script_retry(KEYS, ME, moves, day=DAY)))
+        retries = [(job.field, Outcome("retry", job.text, 1e9, "failed")) for job in jobs]
+        return redis.run(once(script_finish(KEYS, ME, retries, day=DAY)))
 
     assert measure(lambda: held(client, redis), retry) == []
 

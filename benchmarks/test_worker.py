@@ -11,6 +11,7 @@ from jobwire import App, Job
 from jobwire.connection.sync import SyncRedis
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.metrics import Metrics
+from jobwire.protocol.outcome import Outcome
 from jobwire.protocol.reliable import InFlightJob
 from jobwire.protocol.results import ResultToStore
 from jobwire.worker.execute.compiled_job import CancelledIds, JobTable
@@ -18,7 +19,6 @@ from jobwire.worker.execute.event_loop import AsyncLoop
 from jobwire.worker.execute.iterating import Iterations
 from jobwire.worker.execute.outcome_policy import OutcomePolicy
 from jobwire.worker.execute.processor import Processor
-from jobwire.worker.outcome.outcomes import Outcome
 
 JOBS = 1_000  # of one round: a figure is for this number of jobs
 
@@ -40,14 +40,10 @@ class Memory:
     def take(self, ran: float | None) -> InFlightJob | None:
         return next(self._jobs, None)
 
-    def record(
-        self, held: InFlightJob, outcome: Outcome, result: ResultToStore | None = None
-    ) -> None:
+    def record(self, held: InFlightJob, outcome: Outcome) -> None:
         self.recorded += 1
 
-    def store(
-        self, held: InFlightJob, outcome: Outcome, result: ResultToStore | None = None
-    ) -> bool:
+    def store(self, held: InFlightJob, outcome: Outcome) -> bool:
         self.recorded += 1
         return True
 

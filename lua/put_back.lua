@@ -8,7 +8,8 @@
 -- KEYS[6..]  queue lists
 -- ARGV[1]  seconds to remember that they ran unfinished; 0: they never started
 -- ARGV[2]  now, Unix seconds
--- ARGV[3..]  pairs: field of a job in the private hash, number of its queue (1 is KEYS[6]);
+-- ARGV[3]  1 if this call was made before and got no reply, else 0
+-- ARGV[4..]  pairs: field of a job in the private hash, number of its queue (1 is KEYS[6]);
 --            the job to run first comes last
 -- Returns  how many were still held and put back
 -- A script is not rolled back. So a job is added to its queue before its entry goes, and a rule that
@@ -16,7 +17,7 @@
 redis.call("HDEL", KEYS[1], "")
 local started = ARGV[1] ~= "0"
 local count = 0
-for i = 3, #ARGV, 2 do
+for i = 4, #ARGV, 2 do
   local queue = KEYS[5 + tonumber(ARGV[i + 1])]
   local kind = redis.call("TYPE", queue).ok
   local payload = redis.call("HGET", KEYS[1], ARGV[i])
@@ -31,7 +32,7 @@ for i = 3, #ARGV, 2 do
       redis.pcall("ZADD", KEYS[3], ARGV[2], digest)
     end
     count = count + 1
-  elseif started and not payload then
+  elseif started and not payload and ARGV[3] == "0" then
     redis.pcall("INCR", KEYS[4])
   end
 end

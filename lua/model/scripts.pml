@@ -56,47 +56,36 @@ inline done_lua(e, j) {
   fi
 }
 
-/* [REL-2] [RETRY-9] */
-inline retry_lua(e, j) {
-#ifdef RETRY_WITHOUT_OWNERSHIP
-  printf("retry.lua: process %d stores job %d, and deletes entry %d\n", OWNER(e), j, FIELD(e));
-  retry[j]++;
-  private[e] = 0;
-#else
+/* [REL-2] [RETRY-9] [DEAD-1] [ITER-4] */
+inline finish_lua(type, e, j) {
   if
+#ifdef RETRY_WITHOUT_OWNERSHIP
+  :: type == RETRY ->
+     printf("finish.lua: process %d stores job %d, and deletes entry %d\n", OWNER(e), j, FIELD(e));
+     retry[j]++;
+     private[e] = 0
+  :: type != RETRY && private[e] != 0 ->
+#else
   :: private[e] != 0 ->
-     printf("retry.lua: process %d moves entry %d to the retry set\n", OWNER(e), FIELD(e));
+#endif
      end_entry(e, j);
 #ifdef ACKNOWLEDGE_BEFORE_RETRY
      check_places();
 #endif
-     retry[j]++;
-     ran[j] = 0; ended[j] = 0
-  :: else -> printf("retry.lua: process %d has no entry %d\n", OWNER(e), FIELD(e))
-  fi
-#endif
-}
-
-/* [REL-2] [DEAD-1] */
-inline kill_lua(e, j) {
-  if
-  :: private[e] != 0 ->
-     printf("kill.lua: process %d moves entry %d to the dead set\n", OWNER(e), FIELD(e));
-     end_entry(e, j);
-     dead[j]++
-  :: else -> printf("kill.lua: process %d has no entry %d\n", OWNER(e), FIELD(e))
-  fi
-}
-
-/* [REL-2] [ITER-4] */
-inline requeue_lua(e, j) {
-  if
-  :: private[e] != 0 ->
-     printf("requeue.lua: process %d moves entry %d to its queue\n", OWNER(e), FIELD(e));
-     end_entry(e, j);
-     queue[j]++;
-     ran[j] = 0; ended[j] = 0
-  :: else -> printf("requeue.lua: process %d has no entry %d\n", OWNER(e), FIELD(e))
+     if
+     :: type == RETRY ->
+        printf("finish.lua: process %d moves entry %d to the retry set\n", OWNER(e), FIELD(e));
+        retry[j]++;
+        ran[j] = 0; ended[j] = 0
+     :: type == KILL ->
+        printf("finish.lua: process %d moves entry %d to the dead set\n", OWNER(e), FIELD(e));
+        dead[j]++
+     :: type == REQUEUE ->
+        printf("finish.lua: process %d moves entry %d to its queue\n", OWNER(e), FIELD(e));
+        queue[j]++;
+        ran[j] = 0; ended[j] = 0
+     fi
+  :: else -> printf("finish.lua: process %d has no entry %d\n", OWNER(e), FIELD(e))
   fi
 }
 
@@ -194,10 +183,8 @@ inline kill_due_lua(j) {
 
 inline outcome_lua(type, e, j) {
   if
-  :: type == DONE    -> done_lua(e, j)
-  :: type == RETRY   -> retry_lua(e, j)
-  :: type == KILL    -> kill_lua(e, j)
-  :: type == REQUEUE -> requeue_lua(e, j)
+  :: type == DONE -> done_lua(e, j)
+  :: else         -> finish_lua(type, e, j)
   fi;
   check_places()
 }

@@ -44,33 +44,22 @@ _CONTRACTS = {
         (_TEXT,),
     ),
     "done": _Contract((_PRIVATE, *_COUNTED), (_DIGITS, _FLAG, _FLAG), (), (_FIELD,)),
-    "retry": _Contract(
-        (_PRIVATE, "retry", *_COUNTED), (_DIGITS, _FLAG), (), (_FIELD, _TIME, _BYTES)
-    ),
-    "kill": _Contract(
-        (_PRIVATE, "dead|jobwire:unreadable", *_COUNTED),
-        (_DIGITS, _FIELD, _BYTES, _NOW, _TIME, _DIGITS, _FLAG, _FLAG),
+    "finish": _Contract(
+        (
+            *(_PRIVATE, f"retry|schedule|dead|jobwire:unreadable|{_QUEUE}", *_COUNTED),
+            *("queues", "jobwire:stat:expired", "jobwire:cancelled"),
+        ),
+        (_DIGITS, "|executed|failed|expired", _FLAG, _BYTES, rf"|{_TIME}", r"\d*", "3|6"),
+        ("jobwire:result:.+",),
+        (_BYTES,),  # which `_mismatch_of_jobs` looks at
     ),
     "cancel": _Contract(
         ("queue:.+|schedule|retry", "jobwire:result:.+", "jobwire:cancelled", "it-.+"),
         (_BYTES, _TEXT, _DIGITS, _BYTES),
     ),
-    "keep": _Contract(
-        (
-            *(_PRIVATE, "retry|schedule|dead", *_COUNTED),
-            *("jobwire:cancelled", "jobwire:stat:expired"),
-        ),
-        (_DIGITS, _FLAG, _FLAG, _FLAG, rf"|{_TIME}", r"\d*", _FLAG),
-        ("jobwire:result:.+",),
-        (_FIELD, _TIME, _BYTES, _DIGITS, _BYTES, _BYTES),
-    ),
-    "requeue": _Contract(
-        (_PRIVATE, _QUEUE, *_COUNTED, "queues"),
-        (_DIGITS, _FIELD, _TEXT, _BYTES, _FLAG, _FLAG, _FLAG),
-    ),
     "put_back": _Contract(
         (_PRIVATE, *_RETURNED, "jobwire:stat:lost", "queues"),
-        (_DIGITS, _NOW_OR_NEVER),
+        (_DIGITS, _NOW_OR_NEVER, _FLAG),
         (_QUEUE,),
         (_FIELD, _DIGITS),
     ),
@@ -120,14 +109,14 @@ def _mismatch(name: str, keys: Sequence[str], arguments: Sequence[str]) -> str |
             if len(names) != len(lists):
                 return f"{len(names)} queue names for {len(lists)} queues"
             queues = [*zip(lists, names, strict=True)]
-        case "keep", [_, _, _, _, _, _, _, *sixes] if len(sixes) != 6 * len(lists):
-            return f"{len(sixes)} words for {len(lists)} results"
-        case "requeue", [_, _, queue, *_]:
-            queues = [(keys[1], queue)]
+        case "finish", [_, _, _, queue, *_]:
+            if problem := _mismatch_of_jobs(keys[1], lists, arguments):
+                return problem
+            queues = [(keys[1], queue)] if queue or keys[1].startswith("queue:") else []
         case "recover", [identity, _, _, *pairs]:
             identities = [(keys[0].removeprefix("jobwire:private:"), identity), (keys[1], identity)]
             numbers = pairs[1::2]
-        case "put_back", [_, _, *pairs]:
+        case "put_back", [_, _, _, *pairs]:
             numbers = pairs[1::2]
         case "promote", fours:
             numbers = fours[1::4]
@@ -148,6 +137,22 @@ def _mismatch(name: str, keys: Sequence[str], arguments: Sequence[str]) -> str |
         if key != f"queue:{queue}":
             return f"ARGV queue name {queue[:100]} for {key[:100]}"
     return None
+
+
+def _mismatch_of_jobs(place: str, results: Sequence[str], arguments: Sequence[str]) -> str | None:
+    """Return what is wrong about the jobs of a call of `finish`; None if all fit."""
+    fixed = _CONTRACTS["finish"].arguments
+    oldest, limit, size = arguments[len(fixed) - 3 : len(fixed)]
+    trims = place in ("dead", "jobwire:unreadable")
+    if trims != bool(oldest) or trims != bool(limit):
+        return f"ARGV oldest {oldest} and limit {limit} for {place}"[:200]
+    words = (_FIELD, _NOW if trims else _TIME, _BYTES, _BYTES, _DIGITS, _BYTES)[: int(size)]
+    if len(arguments) == len(fixed):
+        return "no job in ARGV"
+    if problem := _misfit("ARGV", arguments, fixed, words):
+        return problem
+    stored = sum(map(bool, arguments[len(fixed) + 5 :: 6])) if size == "6" else 0
+    return None if stored == len(results) else f"{stored} results for {len(results)} keys"
 
 
 def _misfit(

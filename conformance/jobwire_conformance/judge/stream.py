@@ -170,16 +170,18 @@ def effects(record: Record, script: Script) -> list[Step]:
         steps.append(Step(record, words[0].decode(), words, 1))
 
     match canonical(script.sha):
-        case "retry":
-            for at in range(2, len(args) - 2, 3):
-                add(b"ZADD", keys[1], args[at + 1], args[at + 2])
-        case "kill" if len(args) >= 6:
-            add(b"ZADD", keys[1], args[3], args[2])
-            add(b"ZREMRANGEBYSCORE", keys[1], b"-inf", args[4])
-            add(b"ZREMRANGEBYRANK", keys[1], b"0", b"-" + args[5])
-        case "requeue" if len(args) >= 4:
-            add(b"SADD", keys[9], args[2])
-            add(b"LPUSH", keys[1], args[3])
+        case "finish" if args[6:7] in ([b"3"], [b"6"]):
+            size = int(args[6])
+            for at in range(7, len(args) - size + 1, size):
+                score, payload = args[at + 1], args[at + 2]
+                if args[3]:
+                    add(b"SADD", keys[9], args[3])
+                    add(b"LPUSH", keys[1], payload)
+                elif payload:
+                    add(b"ZADD", keys[1], score, payload)
+            if args[4]:
+                add(b"ZREMRANGEBYSCORE", keys[1], b"-inf", args[4])
+                add(b"ZREMRANGEBYRANK", keys[1], b"0", b"-" + args[5])
         case "promote":
             for at in range(0, len(args) - 3, 4):
                 add(b"SADD", keys[1], args[at + 2])

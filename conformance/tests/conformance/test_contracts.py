@@ -4,13 +4,8 @@ from __future__ import annotations
 
 from jobwire.protocol.dead_set import DeadSetLimits
 from jobwire.protocol.keys import Keys
-from jobwire.protocol.reliable import (
-    script_done,
-    script_fetch,
-    script_keep,
-    script_kill,
-    script_retry,
-)
+from jobwire.protocol.outcome import Outcome
+from jobwire.protocol.reliable import script_done, script_fetch, script_finish
 from jobwire.protocol.results import ResultToStore
 from jobwire.protocol.wire import Script
 from jobwire_conformance.data import scripts
@@ -25,10 +20,15 @@ RETURNED = ["jobwire:returned", "jobwire:returned_at"]
 CALLS = [
     script_fetch(KEYS, ME, ["default", "a:b"], count=3, sequence=17),
     script_done(KEYS, ME, ["1:default", "2:a:b"], failed=False, day=DAY),
-    script_retry(KEYS, ME, [("1:default", 1_795_192_067.25, b"{}\n")], day=DAY),
-    script_kill(KEYS, ME, "1:default", b"{", DeadSetLimits(1_795_192_067.25), day=DAY),
-    script_keep(
-        KEYS, ME, [("1:a:b", 0.0, b"", ResultToStore("j", 60, b"{}"), "")], day=DAY, failed=False
+    *(
+        script_finish(KEYS, ME, [("1:a:b", outcome)], day=DAY, dead_limits=limits)
+        for outcome, limits in [
+            (Outcome("retry", b"{}\n", 1_795_192_067.25, "failed"), None),
+            (Outcome("queue", b"{}", counted=""), None),
+            (Outcome("unreadable", b"[", counted=""), DeadSetLimits(1_795_192_067.25)),
+            (Outcome(cancelled="j"), None),
+            (Outcome(counted="expired", result=ResultToStore("j", 60, b"{}")), None),
+        ]
     ),
 ]
 
@@ -70,7 +70,7 @@ def test_the_first_wrong_value_is_named() -> None:
         ("fetch", ["queue:a"], ["x", "1", "1", "a"], f"ARGV identity x for {ME}"),
         ("recover", ["queue:a"], [ME, "5", "1795192067", "1:a", "2"], "queue list 2 of 1"),
         ("recover", ["queue:a"], [ME, "5", "1795192067000", "1:a", "1"], "ARGV[3] = 1795192067000"),
-        ("put_back", ["queue:a"], ["5", "inf", "1:a", "0"], "queue list 0 of 1"),
+        ("put_back", ["queue:a"], ["5", "inf", "0", "1:a", "0"], "queue list 0 of 1"),
         ("promote", ["queue:a"], ["m", "1", "queue:a", "p"], "ARGV queue name queue:a for queue:a"),
         ("promote", ["queue:a"], ["m", "1", "a", "p"], None),
     ],
@@ -88,14 +88,30 @@ def test_arguments_belong_to_their_keys(
     assert contracts.fault(name, [*fixed[name], *keys], arguments) == says
 
 
-def test_a_put_back_names_the_queue_of_its_key() -> None:
-    """LUA-4: `queue name` is the name, not the key."""
-    keys = [PRIVATE, "queue:a", "stat:processed", f"stat:processed:{DAY}", "stat:failed"]
+@over(
+    ("place", "results", "arguments", "says"),
+    [
+        ("queue:a", [], ["", "0", "a", "", "", "3", "1:a", "0", "{}"], None),
+        ("queue:a", [], ["", "0", "queue:a", "", "", "3", "1:a", "0", "{}"], "ARGV queue name"),
+        ("queue:a", [], ["", "0", "", "", "", "3", "1:a", "0", "{}"], "ARGV queue name"),
+        ("retry", [], ["failed", "0", "", "5", "9", "3", "1:a", "0", "{}"], "ARGV oldest 5"),
+        ("dead", [], ["failed", "0", "", "", "", "3", "1:a", "0", "{}"], "ARGV oldest  "),
+        ("dead", [], ["failed", "0", "", "5", "9", "3", "1:a", "5", "{}"], "ARGV[9] = 5"),
+        ("retry", [], ["failed", "0", "", "", "", "3", "1:a", "0"], "9 ARGV"),
+        ("retry", [], ["failed", "0", "", "", "", "3"], "no job"),
+        ("retry", ["jobwire:result:j"], ["", "0", "", "", "", "3", "1:a", "0", ""], "0 results"),
+        ("retry", [], ["", "0", "", "", "", "6", "1:a", "0", "", "", "5", "{}"], "1 results"),
+    ],
+)
+def test_the_jobs_of_a_finish_belong_to_its_place(
+    place: str, results: list[str], arguments: list[str], says: str | None
+) -> None:
+    """LUA-4: as tables 18-1 and 18-2 say."""
+    keys = [PRIVATE, place, "stat:processed", f"stat:processed:{DAY}", "stat:failed"]
     keys += [f"stat:failed:{DAY}", *RETURNED, "jobwire:stat:lost", "queues"]
-    call = ["5", "1:a", "a", "{}", "1", "0", "0"]
-    assert contracts.fault("requeue", keys, call) is None
-    call[2] = "queue:a"
-    assert contracts.fault("requeue", keys, call) == "ARGV queue name queue:a for queue:a"
+    keys += ["jobwire:stat:expired", "jobwire:cancelled", *results]
+    problem = contracts.fault("finish", keys, ["5", *arguments])
+    assert problem is None if says is None else (problem or "").startswith(says)
 
 
 def test_one_queue_list_twice_in_a_call_breaks_the_contract() -> None:

@@ -261,7 +261,6 @@ MISTAKES = (
 
 NOT_MODELLED = {
     "forget": "it changes the counts of returned jobs only, and the model has no counts",
-    "keep": "it moves a job as done, retry and kill do, and the model has no results",
     "cancel": "it removes a job that waits, as an operator can, and the model has no operators",
     **dict.fromkeys(
         (f"periodic_{name}" for name in ("due", "load", "look", "migrate", "status", "tick")),

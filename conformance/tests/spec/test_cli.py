@@ -87,7 +87,7 @@ def test_one_requirement_with_all_that_cites_it() -> None:
     two = jobwire("spec", "RETRY-4", "REL-2").stdout
     assert two.startswith(ended.stdout)
     assert "\nscript  lua/" in two
-    assert " lua/kill.lua\n" in two
+    assert " lua/finish.lua\n" in two
 
 
 @pytest.mark.matrix

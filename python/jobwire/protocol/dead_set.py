@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from jobwire.errors import MalformedPayload
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.wire import Batch, command
 
-__all__ = ["DeadSetLimits", "dead_key", "kill"]
+__all__ = ["DeadSetLimits", "dead_key", "dead_place", "kill"]
 
 MAX_AGE_S = 15_552_000.0  # 180 days
 MAX_JOBS = 10_000
 
 
-def dead_key(keys: Keys, problem: MalformedPayload) -> str:
-    """Return the key of the set for bytes that are not a payload. [EXEC-3] [EXEC-4] [EXEC-12]
+def dead_place(problem: MalformedPayload) -> Literal["dead", "unreadable"]:
+    """Return the set for bytes that are not a payload. [EXEC-3] [EXEC-4] [EXEC-12]
 
     JSON that is not an object must not get into the dead set, because Sidekiq's API cannot list
     a set that holds such a member.
     """
-    return keys.unreadable if problem.rule == "EXEC-4" else keys.dead
+    return "unreadable" if problem.rule == "EXEC-4" else "dead"
+
+
+def dead_key(keys: Keys, problem: MalformedPayload) -> str:
+    """Return the key of this set."""
+    return keys.unreadable if dead_place(problem) == "unreadable" else keys.dead
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from jobwire.errors import RedisRefused
 from jobwire.protocol.dead_set import DeadSetLimits
 from jobwire.protocol.heartbeat import retire
 from jobwire.protocol.keys import Keys
+from jobwire.protocol.outcome import Outcome
 from jobwire.protocol.results import ResultToStore
 from jobwire.protocol.stats import DAY_TTL_S, stat_keys
 from jobwire.protocol.wire import Arg, Batch, Command, ErrorReply, Op, Script, command
@@ -38,10 +39,7 @@ __all__ = [
     "scan_private",
     "script_done",
     "script_fetch",
-    "script_keep",
-    "script_kill",
-    "script_requeue",
-    "script_retry",
+    "script_finish",
     "sequence_number",
     "set_result",
 ]
@@ -191,108 +189,48 @@ def script_done(
     )
 
 
-def script_retry(
+def script_finish(
     keys: Keys,
     identity: str,
-    retries: Iterable[tuple[str, float, bytes]],
+    ends: Sequence[tuple[str, Outcome]],
     *,
     day: str,
-    repeated: bool = False,
-) -> Script:
-    """Return the step that moves jobs to the retry set. [RETRY-9]
-
-    Args:
-        keys: Key names.
-        identity: Identity of the process that holds them.
-        retries: Field in the private hash, epoch second of the next try, payload to store.
-        day: UTC date of the daily counters.
-        repeated: See `script_done`.
-
-    The reply lists the fields that were no longer held.
-    """
-    moves: list[Arg] = [DAY_TTL_S, int(repeated)]
-    for retry in retries:
-        moves += retry
-    return Script("retry", [keys.private(identity), keys.retry, *_counted(keys, day)], moves)
-
-
-def script_kill(
-    keys: Keys,
-    identity: str,
-    field: str,
-    text: bytes,
-    dead_limits: DeadSetLimits,
-    *,
-    day: str,
-    key: str | None = None,
-    counted: bool = True,
-    repeated: bool = False,
-) -> Script:
-    """Return the step that moves a job to the dead set. [DEAD-1]
-
-    A payload that cannot be decoded was not executed, so it is not `counted`. It may go to another
-    set, `key`. [EXEC-3] [EXEC-4]
-
-    The reply is 1, or 0 if the job was no longer held.
-    """
-    return Script(
-        "kill",
-        [keys.private(identity), key or keys.dead, *_counted(keys, day)],
-        [
-            DAY_TTL_S,
-            field,
-            text,
-            dead_limits.now,
-            dead_limits.oldest,
-            dead_limits.limit,
-            int(counted),
-            int(repeated),
-        ],
-    )
-
-
-def script_keep(
-    keys: Keys,
-    identity: str,
-    ends: Iterable[tuple[str, float, bytes, ResultToStore, str]],
-    *,
-    day: str,
-    key: str | None = None,
     dead_limits: DeadSetLimits | None = None,
-    executed: bool = True,
-    failed: bool,
-    expired: bool = False,
     repeated: bool = False,
 ) -> Script:
-    """Return the step that ends jobs and keeps their results. [X-RESULT-2]
+    """Return the step that stores outcomes, with their results. [RETRY-9] [DEAD-1] [ITER-4]
 
     Args:
         keys: Key names.
-        identity: Identity of the process that holds them.
-        ends: Field in the private hash, score, payload to store or `b""`, result, and the id to
-            remove from the cancelled jobs or `""`.
+        identity: Identity of the process that holds the jobs.
+        ends: Field in the private hash, and outcome. All outcomes have one `place` and one
+            `counted`; if the place is a queue, it is the same queue.
         day: UTC date of the daily counters.
-        key: The sorted set for the payloads; the retry set by default.
-        dead_limits: How to trim the set; None to trim nothing.
-        executed: False for jobs that did not run.
-        failed: True if the jobs failed.
-        expired: True if the jobs came too late, which is counted. [X-TIME-3]
+        dead_limits: How to trim the place, and the score there; None to trim nothing.
         repeated: See `script_done`.
 
     The reply lists the fields that were no longer held.
     """
-    results: list[str] = []
-    words: list[Arg] = [DAY_TTL_S, int(executed), int(failed), int(repeated)]
+    field, first = ends[0]
+    queue = private_queue(field) if first.place == "queue" else ""
+    plain = all(outcome.plain for _, outcome in ends)
+    words: list[Arg] = [DAY_TTL_S, first.counted, int(repeated), queue]
     words += ("", "") if dead_limits is None else (dead_limits.oldest, dead_limits.limit)
-    words.append(int(expired))
-    for field, score, text, result, cancelled in ends:
-        results.append(keys.result(result.jid))
-        words += (field, score, text, result.seconds, result.text, cancelled)
+    words.append(3 if plain else 6)
+    results: list[str] = []
+    for field, outcome in ends:
+        words += (field, outcome.at if dead_limits is None else dead_limits.now, outcome.text)
+        if plain:
+            continue
+        result = outcome.result
+        words += (outcome.cancelled, *((0, b"") if result is None else result[1:]))
+        if result is not None:
+            results.append(keys.result(result.jid))
     return Script(
-        "keep",
+        "finish",
         [
-            *(keys.private(identity), key or keys.retry, *_counted(keys, day)),
-            *(keys.cancelled, keys.expired, *results),
+            *(keys.private(identity), first.key(keys, queue), *_counted(keys, day)),
+            *(keys.queues, keys.expired, keys.cancelled, *results),
         ],
         words,
     )
@@ -303,37 +241,20 @@ def set_result(keys: Keys, result: ResultToStore) -> Command:
     return command("SET", keys.result(result.jid), result.text, "EX", result.seconds)
 
 
-def script_requeue(
+def put_back(
     keys: Keys,
     identity: str,
-    field: str,
-    text: bytes,
-    queue: str,
+    fields: Iterable[str],
     *,
-    day: str,
-    executed: bool = False,
-    failed: bool = False,
+    started: bool,
+    now: float = math.inf,
     repeated: bool = False,
-) -> Script:
-    """Return the step that moves an interrupted job to the head of a queue, like a push. [ITER-4]
-
-    It does not count as the return of an unfinished job [REL-7]. `executed` and `failed` tell how
-    the counters count it. The reply is 1, or 0 if the job was no longer held.
-    """
-    return Script(
-        "requeue",
-        [keys.private(identity), keys.queue(queue), *_counted(keys, day), keys.queues],
-        [DAY_TTL_S, field, queue, text, int(executed), int(failed), int(repeated)],
-    )
-
-
-def put_back(
-    keys: Keys, identity: str, fields: Iterable[str], *, started: bool, now: float = math.inf
 ) -> Op[int]:
     """Return held jobs to the tails of their queues, to run next. [FETCH-6] [REL-22] [SIG-5]
 
     `started` jobs count as put back unfinished. The count of a job is kept for 72 h from epoch
     second `now`. With the default, it is kept until the first 72 h without any return. [REL-7]
+    For `repeated` see `script_done`.
 
     Returns:
         Number of jobs that were still held.
@@ -346,7 +267,7 @@ def put_back(
                 *(keys.private(identity), keys.returned, keys.returned_at, keys.lost, keys.queues),
                 *queue_keys,
             ],
-            [REMEMBER_RETURNED_S if started else 0, now, *moves],
+            [REMEMBER_RETURNED_S if started else 0, now, int(repeated), *moves],
         )
     return total
 

@@ -12,18 +12,18 @@ import pytest
 from harness.servers import Server, wait_until
 from jobwire.connection.sync import SyncRedis
 from jobwire.errors import MalformedPayload
-from jobwire.protocol.dead_set import DeadSetLimits
+from jobwire.protocol.dead_set import DeadSetLimits, dead_place
 from jobwire.protocol.keys import Keys
+from jobwire.protocol.outcome import DONE, Outcome
 from jobwire.protocol.reliable import InFlightJob, read_fetched, script_fetch
-from jobwire.protocol.retry import Discard, Kill, Retry
 from jobwire.worker.base.ticker import Ticker
 from jobwire.worker.base.timings import DEFAULT_TIMINGS
 from jobwire.worker.outcome.outbox import Entry, Outbox
-from jobwire.worker.outcome.outcomes import Done, Outcome, Unreadable
 from jobwire.worker.outcome.writer import OutcomeWriter
 
 KEYS = Keys("app:")
 ME = "host:1:abc"
+BURIED = Outcome("dead", b"buried", counted="failed")
 
 
 @pytest.fixture
@@ -82,12 +82,12 @@ def count(server: Server, kind: str, of: str = "") -> int:
 def test_each_outcome_is_stored_where_it_belongs(server: Server, writer: Writing) -> None:
     """REL-2, RETRY-9, DEAD-1, STAT-1, EXEC-3: the private entry is deleted with it."""
     outcomes: list[Outcome] = [
-        Done(),
-        Retry(b"again", 5.5, 0),
-        Kill(b"buried"),
-        Discard(),
-        Unreadable(MalformedPayload("EXEC-3", "", "broken")),
-        Unreadable(MalformedPayload("EXEC-4", "", "no object")),
+        DONE,
+        Outcome("retry", b"again", 5.5, "failed"),
+        BURIED,
+        Outcome(counted="failed"),
+        Outcome(dead_place(MalformedPayload("EXEC-3", "", "broken")), b"{", counted=""),
+        Outcome(dead_place(MalformedPayload("EXEC-4", "", "no object")), b"[]", counted=""),
     ]
     for held, outcome in zip(hold(server, *range(6)), outcomes, strict=True):
         writer.record(held, outcome)
@@ -95,8 +95,8 @@ def test_each_outcome_is_stored_where_it_belongs(server: Server, writer: Writing
     client = server.client()
     assert left(server) == 0
     assert client.zrange(KEYS.retry, 0, -1, withscores=True) == [(b"again", 5.5)]
-    assert set(client.zrange(KEYS.dead, 0, -1)) == {b"buried", b'{"n":4}'}
-    assert client.zrange(KEYS.unreadable, 0, -1) == [b'{"n":5}']
+    assert set(client.zrange(KEYS.dead, 0, -1)) == {b"buried", b"{"}
+    assert client.zrange(KEYS.unreadable, 0, -1) == [b"[]"]
     assert (count(server, "processed"), count(server, "failed")) == (4, 3)
 
 
@@ -106,7 +106,7 @@ def test_many_go_in_one_round_trip(server: Server, writer: Writing) -> None:
     client = server.client()
     client.config_resetstat()
     for each in held:
-        writer.record(each, Done())
+        writer.record(each, DONE)
     assert writer.close(60) == 0
     assert left(server) == 0
     assert count(server, "processed") == 2000
@@ -132,7 +132,7 @@ def test_outcomes_of_a_message_that_could_not_be_sent_are_sent_later(
         on_failure=lambda: None,
     )
     (held,) = hold(server, 1)
-    outbox.add(Entry(held, Done()))
+    outbox.add(Entry(held, DONE))
     with pytest.raises(OSError, match="no space left"):
         outbox.send_overdue(0)
     assert outbox.fields() == [held.field]
@@ -147,7 +147,12 @@ def test_what_is_not_held_any_more_is_dropped(
     server: Server, writer: Writing, caplog: pytest.LogCaptureFixture
 ) -> None:
     """REL-2: the outcome is neither stored nor counted, and the log names the job."""
-    outcomes: list[Outcome] = [Done(), Retry(b"again", 5.5, 0), Kill(b"buried"), Discard()]
+    outcomes: list[Outcome] = [
+        DONE,
+        Outcome("retry", b"again", 5.5, "failed"),
+        BURIED,
+        Outcome(counted="failed"),
+    ]
     for number, outcome in enumerate(outcomes):
         writer.record(InFlightJob(f"{number}:q", "q", b"{}"), outcome)
     assert writer.close(60) == 0
@@ -165,11 +170,11 @@ def test_an_outcome_that_is_refused_holds_up_no_other(
     client = server.client()
     client.set(KEYS.retry, "not a sorted set")
     refused, *others = hold(server, *range(20))
-    writer.record(refused, Retry(b"again", 5.5, 0))
+    writer.record(refused, Outcome("retry", b"again", 5.5, "failed"))
     writer.flush_soon()
     wait_until(lambda: "WRONGTYPE" in caplog.text)
     for each in others:
-        writer.record(each, Done())
+        writer.record(each, DONE)
     writer.flush_soon()
     wait_until(lambda: left(server) == 1, what="the others")
     wait_until(
@@ -192,7 +197,7 @@ def test_an_outcome_that_was_refused_is_lost_like_any_other(
     client = server.client()
     client.set(KEYS.dead, "not a sorted set")
     (refused,) = hold(server, 1)
-    writer.record(refused, Kill(b"buried"))
+    writer.record(refused, BURIED)
     writer.flush_soon()
     wait_until(lambda: "WRONGTYPE" in caplog.text)
     client.delete(KEYS.private(ME), KEYS.dead)
@@ -212,15 +217,15 @@ def test_outcomes_wait_for_a_server_that_is_away(
     held = hold(server, *range(10))
     server.stop()
     for each in held[:5]:
-        writer.record(each, Done())
+        writer.record(each, DONE)
     writer.flush_soon()
     wait_until(lambda: "not stored yet" in caplog.text)
     for each in held[5:]:
-        writer.record(each, Retry(each.text, 1.0, 0))
+        writer.record(each, Outcome("retry", each.text, 1.0, "failed"))
     assert writer.close(0.0) == 10  # the number not stored, without waiting
     again = Writing(redis)
     for each in held:
-        again.record(each, Done())
+        again.record(each, DONE)
     again.flush_soon()
     wait_until(lambda: caplog.text.count("not stored yet") == 2)
     server.start()
@@ -253,7 +258,7 @@ def test_an_outcome_goes_along_with_a_fetch(server: Server, writer: Writing) -> 
     client.hset(KEYS.process(ME), "beat", 1)
     client.lpush(KEYS.queue("q"), "next")
     for each in hold(server, 1, 2, 3):
-        writer.record(each, Done())
+        writer.record(each, DONE)
     reply = writer.outbox.send_with(script_fetch(KEYS, ME, ["q"], count=1, sequence=9))()
     assert [job.field for job in read_fetched(reply).jobs] == ["9:q"]
     assert not writer.outbox.pending
@@ -263,6 +268,6 @@ def test_an_outcome_goes_along_with_a_fetch(server: Server, writer: Writing) -> 
 def test_who_stores_hears_whether_the_job_was_held(server: Server, writer: Writing) -> None:
     """RETRY-13: death handlers are called for jobs killed here, and for no other jobs."""
     (held,) = hold(server, 1)
-    assert writer.store(held, Kill(b"{}"))
-    assert not writer.store(held, Kill(b"{}"))
+    assert writer.store(held, BURIED)
+    assert not writer.store(held, BURIED)
     assert server.client().zcard(KEYS.dead) == 1

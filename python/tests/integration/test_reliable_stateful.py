@@ -27,6 +27,7 @@ from harness.servers import Server
 from jobwire.connection.sync import SyncRedis
 from jobwire.protocol.dead_set import DeadSetLimits
 from jobwire.protocol.keys import Keys
+from jobwire.protocol.outcome import Outcome
 from jobwire.protocol.reliable import (
     REMEMBER_RETURNED_S,
     fetch,
@@ -35,9 +36,7 @@ from jobwire.protocol.reliable import (
     recover,
     resign,
     script_done,
-    script_kill,
-    script_requeue,
-    script_retry,
+    script_finish,
 )
 from jobwire.protocol.reliable import sequence_number as sequence
 from jobwire.protocol.stats import Deliveries, deliveries
@@ -170,17 +169,20 @@ class Fleet(RuleBasedStateMachine):
         step: Script
         if kind == "done":
             step = script_done(KEYS, name, [entry], failed=False, day=DAY)
-        elif kind == "retry":
-            step = script_retry(KEYS, name, [(entry, self.now, text)], day=DAY)
-        elif kind == "bury":
-            step = script_kill(KEYS, name, entry, text, DeadSetLimits(self.now), day=DAY)
         else:
-            step = script_requeue(KEYS, name, entry, text, "a", day=DAY)
+            outcome = {
+                "retry": Outcome("retry", text, self.now, "failed"),
+                "bury": Outcome("dead", text, counted="failed"),
+                "again": Outcome("queue", text, counted=""),
+            }[kind]
+            limits = DeadSetLimits(self.now) if outcome.trims else None
+            step = script_finish(KEYS, name, [(entry, outcome)], day=DAY, dead_limits=limits)
         reply = self.run(once(step))
-        assert reply in ([], 1) if held else reply in ([entry.encode()], 0)
+        assert reply == ([] if held else [entry.encode()])
         self.lost += not held
         if held:
-            places = {"done": "gone", "retry": "retry", "bury": "dead", "again": "queue a"}
+            again = f"queue {job.origin}"
+            places = {"done": "gone", "retry": "retry", "bury": "dead", "again": again}
             job.place = places[kind]
             job.text = job.text if kind == "done" else text
             job.returned = job.recovered = 0

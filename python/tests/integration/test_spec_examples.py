@@ -102,8 +102,8 @@ def test_payloads_are_valid() -> None:
 
 def test_retries_are_due_whole_seconds_after_the_failure() -> None:
     """RETRY-4, RETRY-11: also where a script stores them."""
-    script = hashlib.sha1((ROOT / "lua" / "retry.lua").read_bytes()).hexdigest()
-    stores = (["ZADD", "retry"], ["EVALSHA", script])
+    script = hashlib.sha1((ROOT / "lua" / "finish.lua").read_bytes()).hexdigest()
+    stores = (["ZADD", "retry"], ["EVALSHA", script, "retry"])
     delays = []
     for fence in FENCES:
         for command, _ in session(fence):

@@ -23,16 +23,15 @@ from jobwire.connection.sync import SyncRedis
 from jobwire.protocol.dead_set import DeadSetLimits
 from jobwire.protocol.heartbeat import BEAT_INTERVAL_S
 from jobwire.protocol.keys import Keys
+from jobwire.protocol.outcome import DONE, Outcome
 from jobwire.protocol.promotion import BATCH, POLL_INTERVAL_S
 from jobwire.protocol.reliable import fetch, read_fetched, script_fetch
-from jobwire.protocol.retry import Retry
 from jobwire.protocol.wire import command, once
 from jobwire.worker.background.canceller import SAFETY_INTERVAL_S
 from jobwire.worker.background.poller import Poller
 from jobwire.worker.base.timings import DEFAULT_TIMINGS, periodic_look
 from jobwire.worker.fetch.leader import Leader
 from jobwire.worker.outcome.outbox import Entry, Outbox
-from jobwire.worker.outcome.outcomes import DONE, Outcome
 from tests.workers import brisk, running
 
 FIXTURES = Path(__file__).resolve().parents[3] / "fixtures" / "sidekiq"
@@ -153,7 +152,7 @@ def bytes_without_times(text: bytes) -> int:
     return len(text) - sum(len(fields[name]) for name in ("created_at", "enqueued_at"))
 
 
-OUTCOMES = [("done", DONE), ("retry", Retry(b"{}", 1e9, 0))]
+OUTCOMES = [("done", DONE), ("retry", Outcome("retry", b"{}", 1e9, "failed"))]
 
 
 @pytest.mark.parametrize(("name", "outcome"), OUTCOMES, ids=[name for name, _ in OUTCOMES])
@@ -174,7 +173,7 @@ def test_a_hundred_outcomes_are_one_call(server: Server, name: str, outcome: Out
     for number in (1, 2):
         for each in held:
             text = json.dumps({"class": "Nothing", "jid": each.field}).encode()
-            again = Retry(text, 1e9, 0) if isinstance(outcome, Retry) else outcome
+            again = msgspec.structs.replace(outcome, text=text) if outcome.place else outcome
             outbox.add(Entry(each, again))
         following = script_fetch(KEYS, "me", ["default"], count=100, sequence=1000 * number)
         with counted(server) as counts:

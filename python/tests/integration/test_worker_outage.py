@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import threading
 import time
 from hashlib import sha1
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -17,7 +18,7 @@ from jobwire.application.config import FetchMode
 from jobwire.connection.scripts import script
 from jobwire.connection.sync import SyncRedis
 from jobwire.errors import NoReply
-from jobwire.protocol.wire import Message
+from jobwire.protocol.wire import Arg, Message
 from jobwire.worker.base.timings import Timings
 from tests.server_fixtures import ServerFactory
 from tests.workers import Gate, brisk, running
@@ -181,7 +182,7 @@ def test_an_outcome_whose_answer_was_lost_is_sent_again(
 
     def lose_the_first_outcome(shell: SyncRedis, message: Message) -> list[Any]:
         stores = any(
-            words[:2] in (("ZADD", "retry"), ("EVALSHA", script("retry").sha))
+            words[:2] in (("ZADD", "retry"), ("EVALSHA", script("finish").sha))
             for words in message.commands
         )
         if not stores or lost:
@@ -200,6 +201,45 @@ def test_an_outcome_whose_answer_was_lost_is_sent_again(
     assert lost
     assert runs == [1]
     assert client.zcard("retry") == 1
+
+
+def test_a_put_back_whose_answer_was_lost_is_sent_again(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """REL-23: the repeated call finds what the first one did, which is not a lost job."""
+    app = App()
+    runs: list[int] = []
+
+    @app.job(name="Take")
+    async def cancelled_at_first(number: int) -> None:
+        runs.append(number)
+        if len(runs) == 1:
+            task = cast("asyncio.Task[None]", asyncio.current_task())
+            asyncio.get_running_loop().call_soon(task.cancel)
+            await asyncio.sleep(60)
+
+    answer = SyncRedis._answer
+    put_back = script("put_back")
+    repeated: list[Arg] = []
+
+    def lose_the_first_put_back(shell: SyncRedis, message: Message) -> list[Any]:
+        replies = answer(shell, message)
+        calls = [words for words in message.commands if words[:2] == ("EVALSHA", put_back.sha)]
+        repeated.extend(words[-3] for words in calls)
+        if calls and len(repeated) == 1:
+            raise NoReply("the reply was lost")
+        return replies
+
+    client: Any = server.client()
+    client.script_load(put_back.source)
+    with running(app, server, concurrency=1):
+        monkeypatch.setattr(SyncRedis, "_answer", lose_the_first_put_back)
+        push(server, 1)
+        wait_until(lambda: len(repeated) == 2)
+        wait_until(lambda: client.get("stat:processed") == b"1")
+    assert runs == [1, 1]
+    assert repeated == [0, 1]
+    assert not client.exists("jobwire:stat:lost")
 
 
 @FETCH

@@ -194,7 +194,6 @@ func (r *reliable) done(job *held, failed, again bool) error {
 }
 
 func (r *reliable) retry(job *held, due float64, text string, again bool) error {
-	keys := slices.Concat([]string{r.privateKey(), "retry"}, counters(), []string{returnedKey, returnedAtKey, lostStat})
 	if mistake.Made("retries-in-two-steps") {
 		if removed, err := r.Pool.Do("HDEL", r.privateKey(), job.field); err != nil || removed == int64(0) {
 			return r.settle(job, err)
@@ -203,14 +202,11 @@ func (r *reliable) retry(job *held, due float64, text string, again bool) error 
 		_, err := r.Pool.Do("ZADD", "retry", payload.Score(due), text)
 		return r.settle(job, err)
 	}
-	_, err := r.Scripts.Call(r.Pool, "retry", keys,
-		[]string{dayLife, digit(again), job.field, payload.Score(due), text})
-	return r.settle(job, err)
+	return r.finish(job, "retry", "failed", again, "", "", payload.Score(due), text)
 }
 
 func (r *reliable) kill(job *held, set, text string, now float64, executed, again bool) error {
 	age, limit := deadLimits()
-	keys := slices.Concat([]string{r.privateKey(), set}, counters(), []string{returnedKey, returnedAtKey, lostStat})
 	if mistake.Made("kills-by-hand") {
 		if executed {
 			r.count(true)
@@ -219,17 +215,28 @@ func (r *reliable) kill(job *held, set, text string, now float64, executed, agai
 			redis.Command{"HDEL", r.privateKey(), job.field})
 		return r.settle(job, err)
 	}
-	_, err := r.Scripts.Call(r.Pool, "kill", keys, []string{dayLife, job.field, text, payload.Score(now),
-		payload.Score(now - age), strconv.Itoa(limit), digit(executed), digit(again)})
+	counted := ""
+	if executed {
+		counted = "failed"
+	}
+	return r.finish(job, set, counted, again, payload.Score(now-age), strconv.Itoa(limit), payload.Score(now), text)
+}
+
+// finish moves a job into a set, whose limits are empty if it has none. [RETRY-9] [DEAD-1]
+func (r *reliable) finish(job *held, set, counted string, again bool, oldest, limit, score, text string) error {
+	keys := slices.Concat([]string{r.privateKey(), set}, counters(), []string{returnedKey, returnedAtKey, lostStat,
+		"queues", "jobwire:stat:expired", "jobwire:cancelled"})
+	_, err := r.Scripts.Call(r.Pool, "finish", keys,
+		[]string{dayLife, counted, digit(again), "", oldest, limit, "3", job.field, score, text})
 	return r.settle(job, err)
 }
 
-func (r *reliable) putBack(jobs []*held, started, _ bool) error {
+func (r *reliable) putBack(jobs []*held, started, again bool) error {
 	var fields []string
 	for _, job := range jobs {
 		fields = append(fields, job.field)
 	}
-	if err := r.putFieldsBack(fields, started); err != nil {
+	if err := r.putFieldsBack(fields, started, again); err != nil {
 		return err
 	}
 	for _, job := range jobs {
@@ -239,14 +246,14 @@ func (r *reliable) putBack(jobs []*held, started, _ bool) error {
 }
 
 // putFieldsBack puts entries of the own private hash back, of which the last one runs first.
-func (r *reliable) putFieldsBack(fields []string, started bool) error {
+func (r *reliable) putFieldsBack(fields []string, started, again bool) error {
 	life := "0"
 	if started {
 		life = strconv.Itoa(returnLife)
 	}
 	lists, pairs := pairsOf(fields)
 	keys := append([]string{r.privateKey(), returnedKey, returnedAtKey, lostStat, "queues"}, lists...)
-	_, err := r.Scripts.Call(r.Pool, "put_back", keys, append([]string{life, nowScore()}, pairs...))
+	_, err := r.Scripts.Call(r.Pool, "put_back", keys, append([]string{life, nowScore(), digit(again)}, pairs...))
 	return err
 }
 
@@ -322,7 +329,7 @@ func (r *reliable) audit() error {
 		return nil
 	}
 	r.logf("putting back %d jobs whose fetch got no reply", len(strangers))
-	return r.putFieldsBack(strangers, !mistake.Made("strangers-as-not-started"))
+	return r.putFieldsBack(strangers, !mistake.Made("strangers-as-not-started"), false)
 }
 
 // watch looks for jobs of dead processes and for strangers, until the context ends. [REL-17]
@@ -480,7 +487,7 @@ func (r *reliable) end() error {
 		return err
 	}
 	if len(fields) > 0 {
-		if err := r.putFieldsBack(fields, true); err != nil {
+		if err := r.putFieldsBack(fields, true, false); err != nil {
 			return err
 		}
 	}

@@ -28,9 +28,11 @@ from jobwire.errors import (
     Snooze,
     TryAgain,
 )
+from jobwire.protocol.dead_set import dead_place
 from jobwire.protocol.expiry import EXPIRES_AT, is_late, snoozed, snoozes
 from jobwire.protocol.iteration import Interrupted
 from jobwire.protocol.metrics import ThreadMetrics
+from jobwire.protocol.outcome import DONE, Outcome, after_decision
 from jobwire.protocol.payload import Job, LazyJob, decode, edit
 from jobwire.protocol.poison import poisoned
 from jobwire.protocol.reliable import InFlightJob
@@ -57,8 +59,6 @@ from jobwire.protocol.times import Generation, stamp
 from jobwire.worker.execute.execution import Execution
 from jobwire.worker.execute.failure import describe, user_trace
 from jobwire.worker.execute.joblog import ended, event
-from jobwire.worker.outcome import outcomes
-from jobwire.worker.outcome.outcomes import DONE, Done, Requeue, Unreadable
 from jobwire.worker.outcome.sink import OutcomeSink
 
 __all__ = ["OutcomePolicy"]
@@ -115,9 +115,10 @@ class OutcomePolicy:
                 if execution.acknowledged:
                     self.sink.ran(failed=False, result=result)
                 else:
-                    self.sink.record(
-                        execution.held, DONE if after is None else Done((after,)), result
-                    )
+                    outcome = DONE
+                    if after is not None or result is not None:
+                        outcome = Outcome(result=result, after=() if after is None else (after,))
+                    self.sink.record(execution.held, outcome)
             elif isinstance(error, Cancelled) or (job.cancelled and isinstance(error, _ENDED)):
                 self.cancelled(execution, counters)
             elif isinstance(error, Snooze) and self._puts_off(execution, error, counters):
@@ -129,7 +130,7 @@ class OutcomePolicy:
                 text = edit(
                     execution.held.text, {"enqueued_at": stamp(time.time(), self.generation())}
                 )
-                self.sink.record(execution.held, Requeue(text))
+                self.sink.record(execution.held, Outcome("queue", text, counted=""))
             else:
                 self._fail(execution, error, counters)
         except Exception as problem:  # noqa: BLE001 - the job must not stay in flight
@@ -148,7 +149,7 @@ class OutcomePolicy:
         if execution.acknowledged:
             self.sink.ran(failed=False, result=result)
         else:
-            self.sink.record(held, DONE if job.jid is None else outcomes.Cancelled(job.jid), result)
+            self.sink.record(held, Outcome(cancelled=job.jid or "", result=result))
             self.sink.flush_soon()  # people wait for it
 
     def _puts_off(self, execution: Execution, snooze: Snooze, counters: ThreadMetrics) -> bool:
@@ -163,7 +164,8 @@ class OutcomePolicy:
         ended(_log, logging.INFO, str(snooze), elapsed=round(execution.seconds, 3))
         counters.record(execution.job.display_class, execution.seconds * 1000, False)
         text = snoozed(held.text, held.queue, count)
-        self.sink.record(held, outcomes.Snoozed(text, time.time() + snooze.seconds))
+        at = time.time() + snooze.seconds
+        self.sink.record(held, Outcome("schedule", text, at, counted=""))
         return True
 
     def expires(self, held: InFlightJob, job: Job, default: int) -> bool:
@@ -177,7 +179,7 @@ class OutcomePolicy:
             _log.warning("dropped: it came after its time, which %s says", EXPIRES_AT)
         keep = keep_of(job, default)
         result = self._kept(job, keep, "expired", Members()) if keep else None
-        self.sink.record(held, outcomes.Expired(), result)
+        self.sink.record(held, Outcome(counted="expired", result=result))
         for handler in self.app.expired_handlers:
             _contained("expired handler", partial(handler, job))
         return True
@@ -201,7 +203,7 @@ class OutcomePolicy:
     def unreadable(self, held: InFlightJob, error: MalformedPayload) -> None:
         """Store a payload that cannot be decoded as it is, uncounted. [EXEC-3] [EXEC-11]"""
         _log.error("payload in queue %s moved to the dead set unchanged: %s", held.queue, error)
-        self.sink.record(held, Unreadable(error))
+        self.sink.record(held, Outcome(dead_place(error), held.text, counted=""))
 
     def kills(self, held: InFlightJob, job: Job, keep: int = 0) -> bool:
         """Kill a job that has ended too many processes; return True if it was one. [REL-10]
@@ -239,7 +241,8 @@ class OutcomePolicy:
             self.sink.ran(failed=True, result=self._failed(job, keep, "discarded", error))
             self._tell_of_death(job, error)
         elif isinstance(outcome, Retry):
-            self.sink.record(held, outcome, self._failed(job, keep, "retry", error))
+            result = self._failed(job, keep, "retry", error)
+            self.sink.record(held, after_decision(outcome, result))
         else:
             self._record_death(held, job, outcome, error, keep)
         if _expected(error, outcome):
@@ -325,9 +328,9 @@ class OutcomePolicy:
             job, keep, "dead" if isinstance(outcome, Kill) else "discarded", error
         )
         if not self.app.death_handlers:
-            self.sink.record(held, outcome, result)
+            self.sink.record(held, after_decision(outcome, result))
             return
-        if not self.sink.store(held, outcome, result):
+        if not self.sink.store(held, after_decision(outcome, result)):
             return
         text = outcome.text or job.text
         if isinstance(outcome, Discard) and outcome.text:

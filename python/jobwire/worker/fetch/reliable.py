@@ -106,9 +106,9 @@ class ReliableFetcher:
         )
         self._request_thread: Callable[[], None] | None = None  # set before the first `take`
 
-        # Fields of jobs between buffer and thread, or on their way back. Changed without a lock,
-        # because each operation on a set of strings is atomic.
-        self._in_hand: set[str] = set()
+        # Changed without a lock, because each operation on a set of strings is atomic.
+        self._in_hand: set[str] = set()  # fields of jobs between buffer and thread, or going back
+        self._maybe_returned: set[str] = set()  # fields of a put back that got no reply
         # Guards `_leader`, `_slots`, `_buffer`, `_followers`, `_prefetch`, `_broken`.
         self._lock = threading.Lock()
         self._lead_free = threading.Condition(self._lock)  # for followers
@@ -220,9 +220,9 @@ class ReliableFetcher:
     def put_back(self, jobs: Sequence[InFlightJob]) -> int:
         """Return unfinished jobs to their queues; return how many were still held. [SIG-5]"""
         fields = [held.field for held in jobs]
-        return self._redis.run(
-            put_back(self._keys, self._identity, fields, started=True, now=time.time())
-        )
+        again = [field for field in fields if field in self._maybe_returned]
+        new = [field for field in fields if field not in self._maybe_returned]
+        return self._return(again, repeated=True) + self._return(new, repeated=False)
 
     def close(self) -> None:
         """Take no more jobs, and return those that have not started."""
@@ -234,6 +234,22 @@ class ReliableFetcher:
         if not leader_closes:
             self._wakeup.close()
         self._return_unstarted()
+
+    def _return(self, fields: Sequence[str], *, repeated: bool) -> int:
+        """Return unfinished jobs, and remember them if no reply comes. [REL-23]"""
+        step = put_back(
+            *(self._keys, self._identity, fields),
+            started=True,
+            now=time.time(),
+            repeated=repeated,
+        )
+        try:
+            count = self._redis.run(step)
+        except NoReply:
+            self._maybe_returned.update(fields)
+            raise
+        self._maybe_returned.difference_update(fields)
+        return count
 
     # -- with the lock held
 

@@ -12,25 +12,15 @@ from collections.abc import Callable
 from jobwire.connection.sync import SyncRedis
 from jobwire.errors import RedisTrouble, Shutdown
 from jobwire.protocol import cancelling
-from jobwire.protocol.dead_set import DeadSetLimits, dead_key, kill
+from jobwire.protocol.dead_set import DeadSetLimits, kill
 from jobwire.protocol.keys import Keys
+from jobwire.protocol.outcome import Outcome
 from jobwire.protocol.reliable import InFlightJob, set_result
 from jobwire.protocol.results import ResultToStore
-from jobwire.protocol.retry import Discard, Kill, Retry
 from jobwire.protocol.stats import count
 from jobwire.protocol.times import utc_day
 from jobwire.protocol.wire import Batch, Command, Script, Step, command, once
 from jobwire.worker.base.outage import next_pause
-from jobwire.worker.outcome.outcomes import (
-    AlreadyAcknowledged,
-    Cancelled,
-    Done,
-    Expired,
-    Outcome,
-    Requeue,
-    Snoozed,
-    Unreadable,
-)
 from jobwire.worker.outcome.sink import OutcomeSink
 
 __all__ = ["ExecutionCounts", "ImmediateSink", "send_until_stored"]
@@ -103,38 +93,27 @@ class ImmediateSink(OutcomeSink):
         """End all tries, because the jobs were put back. Their threads get `Shutdown`."""
         self._given_up.set()
 
-    def record(
-        self, held: InFlightJob, outcome: Outcome, result: ResultToStore | None = None
-    ) -> None:
+    def record(self, held: InFlightJob, outcome: Outcome) -> None:
         """Store the outcome of a job, trying until Redis takes it or the process stops.
 
         The result goes along in one transaction. [X-RESULT-2]
         """
         self._flush_log()
-        if not isinstance(outcome, Unreadable | Requeue | Snoozed | Expired):
-            self._counts.add(failed=not isinstance(outcome, Done | Cancelled))  # [DEAD-5]
-        commands: list[Command | Script] = []
-        match outcome:
-            case Expired():
-                commands.append(command("INCR", self._keys.expired))
-            case Cancelled(jid):
-                commands += cancelling.forget(self._keys, jid)
-            case Done(after):
-                commands += after
-            case Discard() | AlreadyAcknowledged():
-                pass
-            case Snoozed(text, at):
-                commands.append(command("ZADD", self._keys.schedule, at, text))
-            case Retry(text, at):
-                commands.append(command("ZADD", self._keys.retry, at, text))
-            case Kill(text):
-                commands += kill(self._keys.dead, text, self._dead_limits()).steps
-            case Requeue(text):
-                commands.append(command("LPUSH", self._keys.queue(held.queue), text))
-            case Unreadable(problem):
-                key = dead_key(self._keys, problem)
-                commands += kill(key, held.text, self._dead_limits()).steps
-        self._send(commands, result)
+        if outcome.counted in ("executed", "failed"):
+            self._counts.add(failed=outcome.counted == "failed")  # [DEAD-5]
+        key = outcome.key(self._keys, held.queue)
+        commands: list[Command | Script] = [*outcome.after]
+        if outcome.counted == "expired":
+            commands.append(command("INCR", self._keys.expired))
+        if outcome.cancelled:
+            commands += cancelling.forget(self._keys, outcome.cancelled)
+        if outcome.place == "queue":
+            commands.append(command("LPUSH", key, outcome.text))
+        elif outcome.trims:
+            commands += kill(key, outcome.text, self._dead_limits()).steps
+        elif outcome.place:
+            commands.append(command("ZADD", key, outcome.at, outcome.text))
+        self._send(commands, outcome.result)
 
     def ran(self, *, failed: bool, result: ResultToStore | None = None) -> None:
         """Count the end of a job."""
@@ -142,11 +121,9 @@ class ImmediateSink(OutcomeSink):
         self._counts.add(failed=failed)
         self._send([], result)
 
-    def store(
-        self, held: InFlightJob, outcome: Outcome, result: ResultToStore | None = None
-    ) -> bool:
+    def store(self, held: InFlightJob, outcome: Outcome) -> bool:
         """Store the outcome of a job; always True, because no other process can have the job."""
-        self.record(held, outcome, result)
+        self.record(held, outcome)
         return True
 
     def _send(self, commands: list[Command | Script], result: ResultToStore | None) -> None:

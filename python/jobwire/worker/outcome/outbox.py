@@ -19,45 +19,17 @@ import msgspec
 from jobwire.connection.sync import SyncRedis
 from jobwire.errors import RedisRefused, RedisUnreachable
 from jobwire.protocol import iteration
-from jobwire.protocol.dead_set import DeadSetLimits, dead_key
+from jobwire.protocol.dead_set import DeadSetLimits
 from jobwire.protocol.keys import Keys
-from jobwire.protocol.reliable import (
-    InFlightJob,
-    script_done,
-    script_keep,
-    script_kill,
-    script_requeue,
-    script_retry,
-    set_result,
-)
-from jobwire.protocol.results import ResultToStore
-from jobwire.protocol.retry import Discard, Kill, Retry
+from jobwire.protocol.outcome import Outcome
+from jobwire.protocol.reliable import InFlightJob, script_done, script_finish, set_result
 from jobwire.protocol.times import utc_day
 from jobwire.protocol.wire import Batch, Command, ErrorReply, Script, once
-from jobwire.worker.outcome.outcomes import (
-    AlreadyAcknowledged,
-    Cancelled,
-    Done,
-    Expired,
-    Outcome,
-    Requeue,
-    Snoozed,
-    Unreadable,
-)
 
 __all__ = ["Entry", "Outbox"]
 
 MAX_BATCH = 500  # outcomes in one message
 
-_SHARED = (
-    Done,
-    Discard,
-    Retry,
-    Snoozed,
-    Expired,
-    Cancelled,
-)  # of which one call of a script takes many
-_NO_RESULT = ResultToStore("-", 0, b"")  # a result that is not stored
 _log = logging.getLogger("jobwire.worker")
 
 
@@ -65,8 +37,8 @@ class Entry(msgspec.Struct, eq=False):  # quicker to make than a dataclass
     """One outcome.
 
     Attributes:
+        held: The job; without a field if it was acknowledged before, and only its result is left.
         stored: Set when it is stored; None if no thread waits for that.
-        result: The result to store in the same step, if the job keeps it. [X-RESULT-2]
         lost: True if the job was no longer held.
         repeated: True if it was sent before and got no reply, so that the first try may have
             stored it. [REL-23]
@@ -75,7 +47,6 @@ class Entry(msgspec.Struct, eq=False):  # quicker to make than a dataclass
     held: InFlightJob
     outcome: Outcome
     stored: threading.Event | None = None
-    result: ResultToStore | None = None
     lost: bool = False
     repeated: bool = False
 
@@ -279,11 +250,9 @@ class Outbox:
         return steps
 
     def _after(self, outcome: Outcome) -> Sequence[Command]:
-        if type(outcome) is Done:
-            return outcome.after
-        if isinstance(outcome, Cancelled):
-            return (iteration.forget(self._keys, outcome.jid),)
-        return ()
+        if outcome.cancelled:
+            return (*outcome.after, iteration.forget(self._keys, outcome.cancelled))
+        return outcome.after
 
     def _forget(self, entries: Sequence[Entry]) -> None:
         """End the message of these entries."""
@@ -318,86 +287,23 @@ class Outbox:
         self._on_failure()
 
     def _script(self, group: Sequence[Entry], day: str) -> Command | Script:
-        """Return the call that stores outcomes of one type."""
-        held, outcome, repeated = group[0].held, group[0].outcome, group[0].repeated
+        """Return the call that stores outcomes of one kind."""
+        first, repeated = group[0].outcome, group[0].repeated
         keys, me = self._keys, self._identity
-        result = group[0].result
-        if isinstance(outcome, AlreadyAcknowledged):
-            return set_result(keys, result or _NO_RESULT)
-        if result is not None or isinstance(outcome, Snoozed | Expired | Cancelled):
-            return self._keep_script(outcome, group, day)
-        match outcome:
-            case Done() | Discard():
-                fields = [entry.held.field for entry in group]
-                failed = isinstance(outcome, Discard)
-                return script_done(keys, me, fields, failed=failed, day=day, repeated=repeated)
-            case Retry():
-                retries = [
-                    (entry.held.field, entry.outcome.at, entry.outcome.text)
-                    for entry in group
-                    if isinstance(entry.outcome, Retry)
-                ]
-                return script_retry(keys, me, retries, day=day, repeated=repeated)
-            case Kill(text, counted):
-                return script_kill(
-                    *(keys, me, held.field, text, self._dead_limits()),
-                    day=day,
-                    counted=counted,
-                    repeated=repeated,
-                )
-            case Requeue(text):
-                return script_requeue(
-                    *(keys, me, held.field, text, held.queue),
-                    day=day,
-                    repeated=repeated,
-                )
-            case Unreadable(problem):
-                return script_kill(
-                    *(keys, me, held.field, held.text, self._dead_limits()),
-                    day=day,
-                    key=dead_key(keys, problem),
-                    counted=False,
-                    repeated=repeated,
-                )
-
-    def _keep_script(self, outcome: Outcome, group: Sequence[Entry], day: str) -> Script:
-        """Return the script call that stores outcomes of one type with their results."""
-        limits = self._dead_limits() if isinstance(outcome, Kill) else None
-        ends = []
-        for entry in group:
-            score, text, cancelled = 0.0, b"", ""
-            match entry.outcome:
-                case Retry(text, score) | Snoozed(text, score):
-                    pass
-                case Cancelled(cancelled):
-                    pass
-                case Kill(text):
-                    score = 0.0 if limits is None else limits.now
-            ends.append((entry.held.field, score, text, entry.result or _NO_RESULT, cancelled))
-        return script_keep(
-            *(self._keys, self._identity, ends),
-            day=day,
-            key=self._keys.dead
-            if limits is not None
-            else self._keys.schedule
-            if isinstance(outcome, Snoozed)
-            else self._keys.retry,
-            dead_limits=limits,
-            executed=not isinstance(outcome, Snoozed | Expired)
-            and (not isinstance(outcome, Kill) or outcome.counted),
-            failed=isinstance(outcome, Discard | Retry)
-            or (isinstance(outcome, Kill) and outcome.counted),
-            expired=isinstance(outcome, Expired),
-            repeated=group[0].repeated,
-        )
+        if not group[0].held.field and first.result is not None:
+            return set_result(keys, first.result)
+        if not first.place and first.plain and first.counted in ("executed", "failed"):
+            fields = [entry.held.field for entry in group]
+            failed = first.counted == "failed"
+            return script_done(keys, me, fields, failed=failed, day=day, repeated=repeated)
+        ends = [(entry.held.field, entry.outcome) for entry in group]
+        limits = self._dead_limits() if first.trims else None
+        return script_finish(keys, me, ends, day=day, dead_limits=limits, repeated=repeated)
 
 
 def _report_lost(group: Sequence[Entry], reply: object) -> None:
     """Log jobs that were put back while they ran."""
-    if isinstance(reply, list):
-        gone = {field.decode() for field in reply}
-    else:
-        gone = {entry.held.field for entry in group} if reply == 0 else set()
+    gone = {field.decode() for field in reply} if isinstance(reply, list) else set()
     for entry in group if gone else ():
         if entry.held.field in gone and not entry.repeated:
             entry.lost = True
@@ -408,11 +314,15 @@ def _report_lost(group: Sequence[Entry], reply: object) -> None:
 
 
 def _group(entries: Sequence[Entry]) -> list[list[Entry]]:
-    """Return entries by script call: one call for all of a type in `_SHARED`, else one each."""
+    """Return entries by script call: one call for all of a kind."""
     groups: dict[object, list[Entry]] = {}
-    for number, entry in enumerate(entries):
-        outcome = type(entry.outcome)
-        kind = (outcome, entry.repeated, entry.result is None) if outcome in _SHARED else number
+    for entry in entries:
+        outcome = entry.outcome
+        kind: object = (outcome.place, outcome.counted, outcome.plain, entry.repeated)
+        if outcome.place == "queue":
+            kind = (kind, entry.held.queue)
+        elif not entry.held.field:  # a result alone
+            kind = entry
         group = groups.get(kind)
         if group is None:
             groups[kind] = [entry]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from jobwire.protocol.outcome import Outcome
 from jobwire.protocol.reliable import InFlightJob
 from jobwire.protocol.results import ResultToStore
-from jobwire.worker.outcome.outcomes import Outcome
 
 __all__ = ["OutcomeSink"]
 
@@ -14,14 +14,10 @@ __all__ = ["OutcomeSink"]
 class OutcomeSink(Protocol):
     """Stores the outcomes of jobs. One per process."""
 
-    def record(
-        self, held: InFlightJob, outcome: Outcome, result: ResultToStore | None = None
-    ) -> None:
-        """Store the outcome of a job, at once or soon, together with its result. [X-RESULT-2]"""
+    def record(self, held: InFlightJob, outcome: Outcome) -> None:
+        """Store the outcome of a job, at once or soon."""
 
-    def store(
-        self, held: InFlightJob, outcome: Outcome, result: ResultToStore | None = None
-    ) -> bool:
+    def store(self, held: InFlightJob, outcome: Outcome) -> bool:
         """Store an outcome and wait for that; return True if the job was still held."""
 
     def ran(self, *, failed: bool, result: ResultToStore | None = None) -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import threading
 
 from jobwire.errors import RedisTrouble
+from jobwire.protocol.outcome import Outcome
 from jobwire.protocol.reliable import InFlightJob
 from jobwire.protocol.results import ResultToStore
 from jobwire.worker.base.checks import PeriodicChecks
 from jobwire.worker.base.timings import Timings
 from jobwire.worker.outcome.immediate_sink import ExecutionCounts
 from jobwire.worker.outcome.outbox import Entry, Outbox
-from jobwire.worker.outcome.outcomes import ACKNOWLEDGED, Outcome
 
 __all__ = ["OutcomeWriter"]
 
@@ -49,17 +49,13 @@ class OutcomeWriter:
         """Number of outcomes that are not stored."""
         return self._outbox.unstored
 
-    def record(
-        self, held: InFlightJob, outcome: Outcome, result: ResultToStore | None = None
-    ) -> None:
+    def record(self, held: InFlightJob, outcome: Outcome) -> None:
         """Store an outcome with the next fetch, or soon after the next `flush_soon`."""
-        self._outbox.add(Entry(held, outcome, None, result))
+        self._outbox.add(Entry(held, outcome))
 
-    def store(
-        self, held: InFlightJob, outcome: Outcome, result: ResultToStore | None = None
-    ) -> bool:
+    def store(self, held: InFlightJob, outcome: Outcome) -> bool:
         """Store an outcome and wait for it; return whether the job was still held."""
-        entry = Entry(held, outcome, stored := threading.Event(), result)
+        entry = Entry(held, outcome, stored := threading.Event())
         self._outbox.add(entry)
         self._ticker.wake()
         while not stored.wait(self._look_interval):
@@ -72,7 +68,7 @@ class OutcomeWriter:
         self._outbox.flush_log()
         self._counts.add(failed=failed, counted=True)
         if result is not None:
-            self._outbox.add(Entry(_NONE, ACKNOWLEDGED, None, result))
+            self._outbox.add(Entry(_NONE, Outcome(result=result)))
 
     def flush_soon(self) -> None:
         """Do not let recorded outcomes wait for a fetch."""

@@ -9,7 +9,8 @@ from harness.servers import Server
 from jobwire.connection.sync import SyncRedis
 from jobwire.protocol.dead_set import DeadSetLimits
 from jobwire.protocol.keys import Keys
-from jobwire.protocol.reliable import fetch, script_done, script_kill, script_requeue, script_retry
+from jobwire.protocol.outcome import Outcome
+from jobwire.protocol.reliable import fetch, script_done, script_finish
 from jobwire.protocol.wire import Op, Script, Step
 
 NOW = 1_795_192_067.25
@@ -66,21 +67,32 @@ class Shell:
         }
 
 
+def finish(
+    *ends: tuple[str, Outcome],
+    keys: Keys = KEYS,
+    limits: DeadSetLimits | None = None,
+    repeated: bool = False,
+) -> Script:
+    """Return the script that stores outcomes of jobs that we hold, by their fields."""
+    if limits is None and ends[0][1].trims:
+        limits = DeadSetLimits(NOW)
+    return script_finish(keys, ME, ends, day=DAY, dead_limits=limits, repeated=repeated)
+
+
+FINISHES = {
+    "retry": Outcome("retry", b"new", NOW + 15.5, "failed"),
+    "kill": Outcome("dead", b"new", counted="failed"),
+    "requeue": Outcome("queue", b"new", counted="failed"),
+}
+STORED = {"retry": "retry", "kill": "dead", "requeue": "queue:q"}
+OUTCOMES = ("done", *FINISHES)
+
+
 def outcome(name: str, field: str, *, repeated: bool = False) -> Script:
     """Return the script that ends a job in this way."""
     if name == "done":
         return script_done(KEYS, ME, [field], failed=True, day=DAY, repeated=repeated)
-    if name == "retry":
-        return script_retry(KEYS, ME, [(field, NOW + 15.5, b"new")], day=DAY, repeated=repeated)
-    if name == "requeue":
-        return script_requeue(
-            KEYS, ME, field, b"new", "a:b", day=DAY, executed=True, failed=True, repeated=repeated
-        )
-    return script_kill(KEYS, ME, field, b"new", DeadSetLimits(NOW), day=DAY, repeated=repeated)
-
-
-OUTCOMES = ("done", "retry", "kill", "requeue")
-STORED = {"retry": "retry", "kill": "dead", "requeue": "queue:a:b"}
+    return finish((field, FINISHES[name]), repeated=repeated)
 
 
 def digest(text: bytes) -> str:

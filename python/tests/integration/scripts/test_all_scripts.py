@@ -17,6 +17,7 @@ from jobwire.protocol import periodic
 from jobwire.protocol.cancelling import cancel
 from jobwire.protocol.dead_set import DeadSetLimits
 from jobwire.protocol.keys import Keys
+from jobwire.protocol.outcome import Outcome
 from jobwire.protocol.periodic import Tick
 from jobwire.protocol.periodic_entry import PeriodicEntry, StoredEntry
 from jobwire.protocol.promotion import promote_batch
@@ -25,14 +26,10 @@ from jobwire.protocol.reliable import (
     put_back,
     recover,
     script_done,
-    script_keep,
-    script_kill,
-    script_requeue,
-    script_retry,
 )
 from jobwire.protocol.results import ResultToStore
 from tests.integration.clients import listening
-from tests.integration.scripts.shell import DAY, KEYS, ME, NOW, Shell, one
+from tests.integration.scripts.shell import DAY, KEYS, ME, NOW, Shell, finish, one
 from tests.server_fixtures import ServerFactory
 
 KEPT = ResultToStore("9f2c1b7a4d3e5f60718293a4", 60, b'{"outcome":"retry","at":1.5}')
@@ -47,11 +44,11 @@ def life(shell: Shell, keys: Keys) -> None:
     held = shell.run(fetch(keys, ME, queues, count=12, sequence=1)).jobs
     fields = [each.field for each in held]
     steps = [
-        script_requeue(keys, ME, fields[9], b"{}", "a:b", day=DAY, executed=True),
         script_done(keys, ME, fields[:2], failed=True, day=DAY),
-        script_retry(keys, ME, [(fields[2], NOW, b"{}")], day=DAY),
-        script_kill(keys, ME, fields[3], b"{}", DeadSetLimits(NOW), counted=True, day=DAY),
-        script_keep(keys, ME, [(fields[10], NOW, b"{}", KEPT, "gone")], day=DAY, failed=True),
+        finish((fields[9], Outcome("queue", b"{}")), keys=keys),
+        finish((fields[2], Outcome("retry", b"{}", NOW)), keys=keys),
+        finish((fields[3], Outcome("dead", b"{}", counted="failed")), keys=keys),
+        finish((fields[10], Outcome(counted="expired", cancelled="gone", result=KEPT)), keys=keys),
     ]
     for step in steps:
         shell.run(one(step))
@@ -138,7 +135,7 @@ def test_bytes_are_json_that_ruby_would_read(shell: Shell) -> None:
     """LUA-1: bytes that Lua's own JSON would change pass unchanged through every transition."""
     text = b'{"retry":true,"queue":"q","args":[[],{},9007199254740993,1.0],"class":"A"}'
     [field] = shell.hold(text)
-    shell.step(script_retry(KEYS, ME, [(field, 1, text)], day=DAY))
+    shell.step(finish((field, Outcome("retry", text, 1))))
     shell.run(
         promote_batch(KEYS, KEYS.retry, now=NOW, generation=8, dead_limits=DeadSetLimits(NOW))
     )

@@ -8,13 +8,8 @@ import pytest
 
 from jobwire import RedisRefused
 from jobwire.protocol.dead_set import DeadSetLimits, kill
-from jobwire.protocol.reliable import (
-    script_done,
-    script_keep,
-    script_kill,
-    script_requeue,
-    script_retry,
-)
+from jobwire.protocol.outcome import Counted, Outcome, Place
+from jobwire.protocol.reliable import put_back, script_done
 from jobwire.protocol.results import ResultToStore
 from jobwire.protocol.stats import DAY_TTL_S, Deliveries, count, deliveries
 from jobwire.protocol.wire import Script
@@ -29,6 +24,7 @@ from tests.integration.scripts.shell import (
     PRIVATE,
     STORED,
     Shell,
+    finish,
     one,
     outcome,
 )
@@ -103,10 +99,18 @@ def test_an_outcome_of_a_lost_job_is_nothing(shell: Shell, name: str) -> None:
     """REL-15: nothing is stored for a job that another process owns now. REL-23: the job counts as
     late, unless the call may be a repetition of itself.
     """
-    assert shell.step(outcome(name, "1:q")) in (0, [b"1:q"])
+    assert shell.step(outcome(name, "1:q")) == [b"1:q"]
     assert everything(shell.server) == {KEYS.lost.encode(): b"1"}
-    assert shell.step(outcome(name, "1:q", repeated=True)) in (0, [b"1:q"])
+    assert shell.step(outcome(name, "1:q", repeated=True)) == [b"1:q"]
     assert shell.run(deliveries(KEYS)) == Deliveries(recovered=0, lost=1)
+
+
+def test_a_put_back_that_is_repeated_counts_no_job_as_lost(shell: Shell) -> None:
+    """REL-23: like an outcome. Only a job that had started can be lost."""
+    for started, repeated, lost in [(False, False, 0), (True, True, 0), (True, False, 1)]:
+        step = put_back(KEYS, ME, ["1:q"], started=started, now=NOW, repeated=repeated)
+        assert shell.run(step) == 0
+        assert shell.run(deliveries(KEYS)).lost == lost
 
 
 @pytest.mark.parametrize("name", OUTCOMES)
@@ -118,7 +122,7 @@ def test_an_outcome_is_stored_while_memory_is_short(shell: Shell, name: str) -> 
     shell.plain.config_set("maxmemory", 0)
     assert not shell.plain.exists(PRIVATE)
     if name == "requeue":
-        assert shell.queue("a:b") == [b"new"]
+        assert shell.queue("q") == [b"new"]
     elif name != "done":
         assert shell.plain.zrange(STORED[name], 0, -1) == [b"new"]
 
@@ -129,7 +133,7 @@ def test_an_outcome_is_stored_while_memory_is_short(shell: Shell, name: str) -> 
 def test_retry_stores_and_counts(shell: Shell) -> None:
     """RETRY-9, STAT-1 and GEN-4: the new payload, its time, and both counters in one step."""
     [field] = shell.hold(b"old")
-    call = script_retry(KEYS, ME, [(field, 1795192082.123456, BINARY)], day=DAY)
+    call = finish((field, Outcome("retry", BINARY, 1795192082.123456, "failed")))
     assert shell.step(call) == []
     assert shell.plain.zrange("retry", 0, -1, withscores=True) == [(BINARY, 1795192082.123456)]
     assert not shell.plain.exists(PRIVATE)
@@ -143,10 +147,11 @@ def test_retry_stores_and_counts(shell: Shell) -> None:
 def test_many_retries_are_stored_in_one_call(shell: Shell) -> None:
     """RETRY-9, REL-2: each job that is still held; the others are named and counted as late."""
     fields = shell.hold(*(b"old %d" % n for n in range(3000)))
-    retries = [(field, NOW + n, b"new %d" % n) for n, field in enumerate(fields)]
-    assert shell.step(script_retry(KEYS, ME, [*retries, ("9999:q", 1, b"x")], day=DAY)) == [
-        b"9999:q"
+    retries = [
+        (field, Outcome("retry", b"new %d" % n, NOW + n, "failed"))
+        for n, field in enumerate([*fields, "9999:q"])
     ]
+    assert shell.step(finish(*retries)) == [b"9999:q"]
     assert not shell.plain.exists(PRIVATE)
     assert shell.plain.zcard("retry") == 3000
     assert shell.plain.zscore("retry", b"new 2999") == NOW + 2999
@@ -160,24 +165,24 @@ def test_many_retries_are_stored_in_one_call(shell: Shell) -> None:
 def test_bury_stores_and_counts(shell: Shell) -> None:
     """DEAD-1 and STAT-1: the score is now."""
     [field] = shell.hold(b"old")
-    call = script_kill(KEYS, ME, field, b"new", DeadSetLimits(NOW), counted=True, day=DAY)
-    assert shell.step(call) == 1
+    call = outcome("kill", field)
+    assert shell.step(call) == []
     assert shell.plain.zrange("dead", 0, -1, withscores=True) == [(b"new", NOW)]
     assert shell.numbers()["processed"] == shell.numbers()["failed"] == 1
-    assert shell.step(call) == 0
+    assert shell.step(call) == [field.encode()]
 
 
 def test_what_cannot_be_read_is_buried_uncounted(shell: Shell) -> None:
     """EXEC-3 and EXEC-4: as its exact bytes."""
     [field] = shell.hold(BINARY)
-    shell.step(script_kill(KEYS, ME, field, BINARY, DeadSetLimits(NOW), counted=False, day=DAY))
+    shell.step(finish((field, Outcome("dead", BINARY, counted=""))))
     assert shell.plain.zrange("dead", 0, -1) == [BINARY]
     assert shell.numbers() == {}
 
 
 def bury_held(shell: Shell, dead_limits: DeadSetLimits) -> None:
     [field] = shell.hold(b"new", first=shell.plain.incr("test:sequence"))
-    shell.step(script_kill(KEYS, ME, field, b"new", dead_limits, counted=True, day=DAY))
+    shell.step(finish((field, Outcome("dead", b"new")), limits=dead_limits))
 
 
 def bury_basic(shell: Shell, dead_limits: DeadSetLimits) -> None:
@@ -226,19 +231,19 @@ def test_the_default_size_is_9999(shell: Shell) -> None:
 # requeue
 
 
-@pytest.mark.parametrize(("executed", "failed"), [(False, False), (True, False), (True, True)])
-def test_again_is_a_push(shell: Shell, executed: bool, failed: bool) -> None:
+@pytest.mark.parametrize("counts", ["", "executed", "failed"])
+def test_again_is_a_push(shell: Shell, counts: Counted) -> None:
     """ITER-4, KEY-1, KEY-2, REL-7: at the head of its queue, registered; no return is counted."""
     [field] = shell.hold(b"old", queue="a:b")
     shell.push("a:b", b"waiting")
-    call = script_requeue(KEYS, ME, field, BINARY, "a:b", day=DAY, executed=executed, failed=failed)
-    assert shell.step(call) == 1
+    call = finish((field, Outcome("queue", BINARY, counted=counts)))
+    assert shell.step(call) == []
     assert shell.queue("a:b") == [b"waiting", BINARY]
     assert shell.plain.smembers(KEYS.queues) == {b"a:b"}
     assert not shell.plain.exists(PRIVATE, KEYS.returned, KEYS.returned_at)
-    counted = ["processed"] * executed + ["failed"] * failed
+    counted = ["processed"] * bool(counts) + ["failed"] * (counts == "failed")
     assert shell.numbers() == {name: 1 for kind in counted for name in (kind, f"{kind}:{DAY}")}
-    assert shell.step(call) == 0
+    assert shell.step(call) == [field.encode()]
     assert shell.plain.llen(KEYS.queue("a:b")) == 2
 
 
@@ -259,20 +264,18 @@ def test_counters(shell: Shell) -> None:
     assert shell.plain.ttl(f"stat:failed:{DAY}") > DAY_TTL_S - 5
 
 
-# keep
+# results
 
 KEPT = ResultToStore("9f2c1b7a4d3e5f60718293a4", 60, b'{"outcome":"done","at":1.5,"value":[]}')
 
 
 @pytest.mark.parametrize("is_dead", [False, True])
-def test_keep_stores_payload_and_result(shell: Shell, is_dead: bool) -> None:
+def test_finish_stores_payload_and_result(shell: Shell, is_dead: bool) -> None:
     """X-RESULT-2: in one step, with the effects of retry and kill. [RETRY-9] [DEAD-2]"""
     [field] = shell.hold(b"old")
-    limits = DeadSetLimits(NOW) if is_dead else None
-    ends = [(field, NOW, b"new", KEPT, "")]
-    key = KEYS.dead if is_dead else KEYS.retry
+    key: Place = "dead" if is_dead else "retry"
     shell.plain.zadd(key, {"ancient": 1})
-    step = script_keep(KEYS, ME, ends, day=DAY, key=key, dead_limits=limits, failed=True)
+    step = finish((field, Outcome(key, b"new", NOW, "failed", result=KEPT)))
     assert shell.step(step) == []
     assert not shell.plain.exists(PRIVATE)
     stored = shell.plain.zrange(key, 0, -1, withscores=True)
@@ -282,13 +285,14 @@ def test_keep_stores_payload_and_result(shell: Shell, is_dead: bool) -> None:
     assert shell.numbers()["failed"] == shell.numbers()["processed"] == 1
 
 
-def test_keep_stores_nothing_for_a_lost_job(shell: Shell) -> None:
+def test_finish_stores_nothing_for_a_lost_job(shell: Shell) -> None:
     """X-RESULT-8, REL-15: the execution that holds the job decides."""
     [field] = shell.hold(b"a")
     other = KEPT._replace(jid="other")
     shell.plain.zadd(KEYS.cancelled, {"a": 1, "b": 1})
-    ends = [("9:q", 0.0, b"", KEPT, "a"), (field, 0.0, b"", other, "b")]
-    step = script_keep(KEYS, ME, ends, day=DAY, failed=False)
+    step = finish(
+        ("9:q", Outcome(cancelled="a", result=KEPT)), (field, Outcome(cancelled="b", result=other))
+    )
     assert shell.step(step) == [b"9:q"]
     assert shell.plain.keys("jobwire:result:*") == [KEYS.result("other").encode()]
     assert shell.numbers() == {"processed": 1, f"processed:{DAY}": 1}
@@ -297,12 +301,12 @@ def test_keep_stores_nothing_for_a_lost_job(shell: Shell) -> None:
     assert shell.plain.zrange(KEYS.cancelled, 0, -1) == [b"a"]
 
 
-def test_keep_changes_nothing_if_the_set_is_of_another_type(shell: Shell) -> None:
+def test_finish_changes_nothing_if_the_set_is_of_another_type(shell: Shell) -> None:
     """X-RESULT-2: neither outcome nor result."""
     [field] = shell.hold(b"a")
     shell.plain.set(KEYS.retry, "in the way")
     before = everything(shell.server)
-    step = script_keep(KEYS, ME, [(field, NOW, b"new", KEPT, "")], day=DAY, failed=True)
+    step = finish((field, Outcome("retry", b"new", NOW, "failed", result=KEPT)))
     with pytest.raises(RedisRefused, match="WRONGTYPE"):
         shell.step(step)
     assert everything(shell.server) == before

@@ -18,13 +18,24 @@ from jobwire.periodic.schedule import load, set_enabled
 from jobwire.protocol import periodic, permissions
 from jobwire.protocol.cancelling import cancel
 from jobwire.protocol.dead_set import DeadSetLimits
+from jobwire.protocol.outcome import Outcome
 from jobwire.protocol.periodic import Tick
 from jobwire.protocol.periodic_entry import PeriodicEntry, StoredEntry
 from jobwire.protocol.promotion import promote_batch
-from jobwire.protocol.reliable import fetch, put_back, recover, script_keep
+from jobwire.protocol.reliable import fetch, put_back, recover
 from jobwire.protocol.results import ResultToStore
 from jobwire.protocol.wire import Op
-from tests.integration.scripts.shell import DAY, KEYS, ME, NOW, OUTCOMES, Shell, one, outcome
+from tests.integration.scripts.shell import (
+    FINISHES,
+    KEYS,
+    ME,
+    NOW,
+    OUTCOMES,
+    Shell,
+    finish,
+    one,
+    outcome,
+)
 from tests.workers import running
 
 JOB = b'{"class":"A","args":[],"jid":"9f2c1b7a4d3e5f60718293a4","queue":"q"}'
@@ -43,19 +54,9 @@ def a_fetch(shell: Shell) -> Op[Any]:
     return fetch(KEYS, ME, ["q"], count=1, sequence=1)
 
 
-def a_keep(field: str) -> Op[Any]:
+def a_finish(field: str) -> Op[Any]:
     kept = ResultToStore("9f2c1b7a4d3e5f60718293a4", 60, b"{}")
-    return one(
-        script_keep(
-            KEYS,
-            ME,
-            [(field, NOW, b"{}", kept, "j")],
-            day=DAY,
-            key="dead",
-            dead_limits=LIMITS,
-            failed=True,
-        )
-    )
+    return one(finish((field, Outcome("dead", b"{}", cancelled="j", result=kept))))
 
 
 def a_recovery(shell: Shell) -> Op[Any]:
@@ -116,7 +117,7 @@ def a_move(shell: Shell) -> Op[Any]:
 ACTS: dict[str, Callable[[Shell], Op[Any]]] = {
     **{name: held(lambda field, n=name: one(outcome(n, field))) for name in OUTCOMES},  # type: ignore[misc]
     "fetch": a_fetch,
-    "keep": held(a_keep),
+    "finish": held(a_finish),
     "put_back": held(lambda field: put_back(KEYS, ME, [field], started=True, now=NOW)),
     "recover": a_recovery,
     "promote": a_promotion(JOB),
@@ -129,11 +130,11 @@ ACTS: dict[str, Callable[[Shell], Op[Any]]] = {
 }
 # These only read, or only forget counts.
 WITHOUT_JOBS = {"forget", "periodic_due", "periodic_look"}
+SCRIPTS = {path.stem: path.read_text("utf-8") for path in resources.path("lua").glob("*.lua")}
 CASES = [
-    (path.stem, command)
-    for path in sorted(resources.path("lua").glob("*.lua"))
-    if path.stem not in WITHOUT_JOBS
-    for command in sorted(set(CALL.findall(path.read_text("utf-8"))))
+    (name, command)
+    for name in sorted({*SCRIPTS, *FINISHES} - WITHOUT_JOBS)
+    for command in sorted(set(CALL.findall(SCRIPTS.get(name, SCRIPTS["finish"]))))
 ]
 
 

@@ -6,13 +6,12 @@ import json
 
 import pytest
 
-from jobwire.protocol.dead_set import DeadSetLimits
+from jobwire.protocol.outcome import after_decision
 from jobwire.protocol.payload import decode
 from jobwire.protocol.poison import MAX_RECOVERIES, poisoned
-from jobwire.protocol.reliable import REMEMBER_RETURNED_S, fetch, put_back, recover, script_kill
+from jobwire.protocol.reliable import REMEMBER_RETURNED_S, fetch, put_back, recover
 from tests.integration.scripts.shell import (
     BINARY,
-    DAY,
     KEYS,
     ME,
     NOW,
@@ -20,6 +19,7 @@ from tests.integration.scripts.shell import (
     PRIVATE,
     Shell,
     digest,
+    finish,
     outcome,
 )
 
@@ -103,11 +103,7 @@ def test_a_job_that_ends_its_processes_is_buried(shell: Shell) -> None:
     assert (held.recovered, held.returned) == (MAX_RECOVERIES + 1, 2 * MAX_RECOVERIES + 2)
     fate = poisoned(decode(held.text, held.queue), held.recovered, now=NOW, generation=8)
     assert fate is not None
-    shell.step(
-        script_kill(
-            KEYS, ME, held.field, fate.text, DeadSetLimits(NOW), day=DAY, counted=fate.counted
-        )
-    )
+    shell.step(finish((held.field, after_decision(fate, None))))
     [dead] = shell.plain.zrange("dead", 0, -1)
     assert json.loads(dead)["error_class"] == "jobwire.PoisonPill"
     assert shell.numbers() == {}

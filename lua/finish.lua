@@ -1,0 +1,99 @@
+-- finish.lua: end held jobs, and store each of them in one place or in none, with its result.
+-- [REL-2] [REL-10] [REL-15] [REL-23] [REL-24] [RETRY-9] [DEAD-1] [DEAD-2] [DEAD-3] [ITER-4] [KEY-1] [STAT-1] [STAT-2] [X-RESULT-2] [X-RESULT-8] [X-TIME-2] [X-TIME-3] [X-TIME-4] [X-CANCEL-5]
+-- KEYS[1]  private hash of the process
+-- KEYS[2]  the place: a queue list, or the retry set, schedule, dead set or set of JSON that is not
+--          an object [EXEC-4]: member = payload, score = due time or time of death
+-- KEYS[3]  processed in all    KEYS[4]  processed on this day
+-- KEYS[5]  failed in all       KEYS[6]  failed on this day
+-- KEYS[7]  hash of unfinished jobs: SHA-1 of the payload -> times returned to its queue,
+--          `<SHA-1>:recovered` -> how many of these were recoveries
+-- KEYS[8]  sorted set: SHA-1 -> when it was returned last
+-- KEYS[9]  counter of outcomes that came too late
+-- KEYS[10]  set of queue names
+-- KEYS[11]  counter of jobs that came too late    KEYS[12]  sorted set of cancelled jobs: id -> when
+-- KEYS[13..]  results, one for each job that has one
+-- ARGV[1]  seconds to keep a day's counters
+-- ARGV[2]  what each job counts as: `executed`, `failed` (and executed), `expired`; empty: nothing
+-- ARGV[3]  1 if this call was made before and got no reply, else 0
+-- ARGV[4]  queue name; empty if the place is a sorted set
+-- ARGV[5]  score up to which members of the set are forgotten; empty to trim nothing
+-- ARGV[6]  size limit of the set
+-- ARGV[7]  words of each job, 3 or 6
+-- ARGV[8..]  field of the job in the private hash, score, payload to store (empty: it is stored
+--            nowhere); and with 6 words: id to remove from the cancelled jobs (empty: none), seconds
+--            to keep the result, result (empty: none)
+-- Returns  the fields that were not held any more; nothing was stored for those
+
+-- A script is not rolled back. So each key is checked first, and a job is added to its new place
+-- before its entry goes. A rule that refuses a command that removes or trims is found by a call
+-- without effect; after it the memory limit refuses nothing any more.
+local KEYS, ARGV = KEYS, ARGV -- a local variable is faster
+local wanted = ARGV[4] == "" and "zset" or "list"
+local kind = redis.call("TYPE", KEYS[2]).ok
+if kind ~= wanted and kind ~= "none" then
+  return redis.error_reply("WRONGTYPE " .. KEYS[2] .. " is not a " .. wanted)
+end
+redis.call("HDEL", KEYS[1], "")
+if ARGV[5] ~= "" then
+  redis.call("ZREMRANGEBYSCORE", KEYS[2], 1, 0)
+  redis.call("ZREMRANGEBYRANK", KEYS[2], 1, 0)
+end
+local lost = {}
+local any_returned = redis.call("EXISTS", KEYS[7]) == 1
+local words = tonumber(ARGV[7])
+local result = 12
+for i = 8, #ARGV, words do
+  local fetched = redis.call("HGET", KEYS[1], ARGV[i])
+  if words == 6 and ARGV[i + 5] ~= "" then
+    result = result + 1
+  end
+  if not fetched then
+    lost[#lost + 1] = ARGV[i]
+  else
+    if wanted == "list" then
+      redis.pcall("SADD", KEYS[10], ARGV[4]) -- pcall: a broken registry must not undo the outcome
+      redis.call("LPUSH", KEYS[2], ARGV[i + 2])
+    elseif ARGV[i + 2] ~= "" then
+      redis.call("ZADD", KEYS[2], ARGV[i + 1], ARGV[i + 2])
+    end
+    redis.call("HDEL", KEYS[1], ARGV[i])
+    -- pcall: a result or counter that cannot be written must not undo the outcome.
+    if words == 6 then
+      if ARGV[i + 3] ~= "" then
+        redis.pcall("ZREM", KEYS[12], ARGV[i + 3])
+      end
+      if ARGV[i + 5] ~= "" then
+        redis.pcall("SET", KEYS[result], ARGV[i + 5], "EX", ARGV[i + 4])
+      end
+    end
+    if any_returned then
+      local digest = redis.sha1hex(fetched)
+      redis.pcall("HDEL", KEYS[7], digest, digest .. ":recovered")
+      redis.pcall("ZREM", KEYS[8], digest)
+    end
+  end
+end
+local count = (#ARGV - 7) / words - #lost
+if count > 0 then
+  if ARGV[5] ~= "" then
+    redis.call("ZREMRANGEBYSCORE", KEYS[2], "-inf", ARGV[5])
+    -- Ranks 0 to -limit leave limit - 1 jobs: Sidekiq's own off-by-one, kept on purpose. [DEAD-3]
+    redis.call("ZREMRANGEBYRANK", KEYS[2], 0, -tonumber(ARGV[6]))
+  end
+  if ARGV[2] == "executed" or ARGV[2] == "failed" then
+    redis.pcall("INCRBY", KEYS[3], count)
+    redis.pcall("INCRBY", KEYS[4], count)
+    redis.pcall("EXPIRE", KEYS[4], ARGV[1])
+  end
+  if ARGV[2] == "failed" then
+    redis.pcall("INCRBY", KEYS[5], count)
+    redis.pcall("INCRBY", KEYS[6], count)
+    redis.pcall("EXPIRE", KEYS[6], ARGV[1])
+  elseif ARGV[2] == "expired" then
+    redis.pcall("INCRBY", KEYS[11], count)
+  end
+end
+if #lost > 0 and ARGV[3] == "0" then
+  redis.pcall("INCRBY", KEYS[9], #lost)
+end
+return lost

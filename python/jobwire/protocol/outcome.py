@@ -1,0 +1,83 @@
+"""The outcome of a job: its new place, its counters and its result. [REL-2]"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from jobwire.protocol.keys import Keys
+from jobwire.protocol.results import ResultToStore
+from jobwire.protocol.retry import Discard, Kill, Retry
+from jobwire.protocol.wire import Command
+
+__all__ = ["DONE", "Counted", "Outcome", "Place", "after_decision"]
+
+Place: TypeAlias = Literal["retry", "schedule", "dead", "unreadable", "queue", ""]
+"""Where a job is stored: a sorted set, the queue that it came from, or nowhere."""
+
+Counted: TypeAlias = Literal["executed", "failed", "expired", ""]
+"""The kind of a job for the counters: `failed` is also an execution; `expired` came too late."""
+
+
+class Outcome(msgspec.Struct, frozen=True):  # quicker to make than a dataclass
+    """The end of a job, as its worker stores it in one step.
+
+    Attributes:
+        place: Where the job goes. The text goes to the head of a queue.
+        text: The payload to store; empty without a place.
+        at: Epoch second that is the score in `retry` and `schedule`. In the dead set it is the
+            time of the step.
+        counted: The kind of the job for the counters. [STAT-1] [X-TIME-3]
+        cancelled: Id whose mark as cancelled is removed, with the state of its iteration; empty
+            for none. [X-CANCEL-5]
+        result: The result to store, if the job keeps one. [X-RESULT-2]
+        after: Sent right after the step: deletes the data that the job leaves in Redis.
+    """
+
+    place: Place = ""
+    text: bytes = b""
+    at: float = 0.0
+    counted: Counted = "executed"
+    cancelled: str = ""
+    result: ResultToStore | None = None
+    after: Sequence[Command] = ()
+
+    @property
+    def trims(self) -> bool:
+        """True if the place is trimmed when a job is added. [DEAD-2] [DEAD-3]"""
+        return self.place == "dead" or self.place == "unreadable"
+
+    @property
+    def plain(self) -> bool:
+        """True if nothing else changes with the place and the counters."""
+        return self.result is None and not self.cancelled
+
+    def key(self, keys: Keys, queue: str) -> str:
+        """Return the key of the place, for a job from this queue; `retry` for none."""
+        match self.place:
+            case "queue":
+                return keys.queue(queue)
+            case "schedule":
+                return keys.schedule
+            case "dead":
+                return keys.dead
+            case "unreadable":
+                return keys.unreadable
+        return keys.retry
+
+
+DONE = Outcome()
+"""The job succeeded, keeps no result and leaves no data."""
+
+
+def after_decision(decision: Retry | Kill | Discard, result: ResultToStore | None) -> Outcome:
+    """Return the outcome of a job that failed, or that is not run. [RETRY-9] [DEAD-1] [DEAD-4]"""
+    match decision:
+        case Retry(text, at):
+            return Outcome("retry", text, at, "failed", result=result)
+        case Kill(text, counted):
+            return Outcome("dead", text, counted="failed" if counted else "", result=result)
+        case Discard():
+            return Outcome(counted="failed", result=result)
