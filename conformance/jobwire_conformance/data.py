@@ -53,16 +53,16 @@ _PROFILES = (
     *("scheduler/periodic", "inspector/periodic"),  # of annexes, as the next lines
     *("worker/results", "client/cancelling", "worker/cancelling"),
     *("client/time", "worker/time"),
-    *("client/activejob", "worker/activejob"),
-    *("client/compression", "worker/compression"),
+    "worker/activejob",
+    "worker/compression",
 )
 _ROBUST_THROUGHOUT = frozenset(
     [
         *("worker/reliable", "scheduler/reliable"),
         *("worker/results", "client/cancelling", "worker/cancelling"),
         *("client/time", "worker/time"),
-        *("client/activejob", "worker/activejob"),
-        *("client/compression", "worker/compression"),
+        "worker/activejob",
+        "worker/compression",
     ]
 )
 

@@ -51,7 +51,7 @@ AREAS = {
     "scheduler": ("sched",),
     "inspector": ("inspect",),
     "periodic": ("cron", "periodic"),
-    "annexes": ("cancel", "result", "time"),
+    "annexes": ("activejob", "cancel", "compressed", "result", "time"),
 }
 NAMESPACED = {
     **{"namespace-bulk": "client", "namespace-client": "client"},

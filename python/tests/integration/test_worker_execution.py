@@ -101,8 +101,8 @@ def test_encoded_arguments_fail_the_job_unless_middleware_decodes_them(
     """EXEC-13: the retry has the payload as fetched."""
 
     def decoding(job: Job, call_next: Callable[[], Any]) -> Any:
-        if job.fields.get("compressed") == "middleware knows":
-            del job.fields["compressed"]
+        if job.fields.get("encrypt") == "middleware knows":
+            del job.fields["encrypt"]
             job.fields["args"] = ["decoded"]
         return call_next()
 
@@ -113,12 +113,16 @@ def test_encoded_arguments_fail_the_job_unless_middleware_decodes_them(
     push(server, *(f'{{"class":"One","jid":"j","retry":true,"args":["x"],{m}}}' for m in marks))
     with running(app, server, fetch=fetch):
         wait_until(lambda: len(members(server, "retry")) == len(marks))
-        push(server, '{"class":"One","args":["x"],"compressed":"middleware knows"}')
+        push(server, '{"class":"One","args":["x"],"encrypt":"middleware knows"}')
         wait_until(lambda: ran)
         push(server, '{"class":"One","args":["plain"],"compressed":false,"encrypt":null}')
         wait_until(lambda: len(ran) == 2)
     stored = [json.loads(text) for text in members(server, "retry")]
-    assert {(each["error_class"], *each["args"]) for each in stored} == {("TypeError", "x")}
+    assert [each["args"] for each in stored] == [["x"]] * len(marks)
+    assert {(each["error_class"], "compressed" in each) for each in stored} == {
+        ("TypeError", False),
+        ("jobwire.errors.InvalidArgument", True),
+    }
     assert ran == ["decoded", "plain"]
 
 

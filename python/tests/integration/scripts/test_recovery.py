@@ -30,7 +30,6 @@ from tests.integration.scripts.shell import (
     ODD_NAMES,
     OUTCOMES,
     PRIVATE,
-    STORED,
     Shell,
     digest,
     one,
@@ -273,5 +272,5 @@ def test_a_late_owner_finds_its_jobs_gone(shell: Shell) -> None:
     assert shell.run(put_back(KEYS, ME, [field], started=True, now=NOW)) == 0
     assert shell.queue("q") == [b"1"]
     assert shell.numbers() == {}
-    assert not shell.plain.exists(*STORED.values())
+    assert not shell.plain.exists(KEYS.retry, KEYS.dead)
     assert shell.run(deliveries(KEYS)) == Deliveries(recovered=1, lost=5)
