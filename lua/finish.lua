@@ -19,9 +19,9 @@
 -- ARGV[5]  score up to which members of the set are forgotten; empty to trim nothing
 -- ARGV[6]  size limit of the set
 -- ARGV[7]  words of each job, 3 or 6
--- ARGV[8..]  field of the job in the private hash, score, payload to store (empty: it is stored
---            nowhere); and with 6 words: id to remove from the cancelled jobs (empty: none), seconds
---            to keep the result, result (empty: none)
+-- ARGV[8..]  field of the job in the private hash, score (empty, without a queue name: it is stored
+--            nowhere), payload to store; and with 6 words: id to remove from the cancelled jobs
+--            (empty: none), seconds to keep the result, result (empty: none)
 -- Returns  the fields that were not held any more; nothing was stored for those
 
 -- A script is not rolled back. So each key is checked first, and a job is added to its new place
@@ -53,7 +53,7 @@ for i = 8, #ARGV, words do
     if wanted == "list" then
       redis.pcall("SADD", KEYS[10], ARGV[4]) -- pcall: a broken registry must not undo the outcome
       redis.call("LPUSH", KEYS[2], ARGV[i + 2])
-    elseif ARGV[i + 2] ~= "" then
+    elseif ARGV[i + 1] ~= "" then
       redis.call("ZADD", KEYS[2], ARGV[i + 1], ARGV[i + 2])
     end
     redis.call("HDEL", KEYS[1], ARGV[i])

@@ -146,7 +146,7 @@ def _mismatch_of_jobs(place: str, results: Sequence[str], arguments: Sequence[st
     trims = place in ("dead", "jobwire:unreadable")
     if trims != bool(oldest) or trims != bool(limit):
         return f"ARGV oldest {oldest} and limit {limit} for {place}"[:200]
-    words = (_FIELD, _NOW if trims else _TIME, _BYTES, _BYTES, _DIGITS, _BYTES)[: int(size)]
+    words = (_FIELD, _NOW if trims else rf"|{_TIME}", _BYTES, _BYTES, _DIGITS, _BYTES)[: int(size)]
     if len(arguments) == len(fixed):
         return "no job in ARGV"
     if problem := _misfit("ARGV", arguments, fixed, words):

@@ -177,7 +177,7 @@ def effects(record: Record, script: Script) -> list[Step]:
                 if args[3]:
                     add(b"SADD", keys[9], args[3])
                     add(b"LPUSH", keys[1], payload)
-                elif payload:
+                elif score:
                     add(b"ZADD", keys[1], score, payload)
             if args[4]:
                 add(b"ZREMRANGEBYSCORE", keys[1], b"-inf", args[4])

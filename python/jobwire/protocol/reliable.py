@@ -219,7 +219,8 @@ def script_finish(
     words.append(3 if plain else 6)
     results: list[str] = []
     for field, outcome in ends:
-        words += (field, outcome.at if dead_limits is None else dead_limits.now, outcome.text)
+        at: Arg = outcome.at if dead_limits is None else dead_limits.now
+        words += (field, at if outcome.place else "", outcome.text)
         if plain:
             continue
         result = outcome.result

@@ -172,11 +172,12 @@ def test_bury_stores_and_counts(shell: Shell) -> None:
     assert shell.step(call) == [field.encode()]
 
 
-def test_what_cannot_be_read_is_buried_uncounted(shell: Shell) -> None:
-    """EXEC-3 and EXEC-4: as its exact bytes."""
-    [field] = shell.hold(BINARY)
-    shell.step(finish((field, Outcome("dead", BINARY, counted=""))))
-    assert shell.plain.zrange("dead", 0, -1) == [BINARY]
+@pytest.mark.parametrize("text", [BINARY, b""], ids=["binary", "empty"])
+def test_what_cannot_be_read_is_buried_uncounted(shell: Shell, text: bytes) -> None:
+    """EXEC-3 and EXEC-4: as its exact bytes, also if there are none."""
+    [field] = shell.hold(text)
+    shell.step(finish((field, Outcome("dead", text, counted=""))))
+    assert shell.plain.zrange("dead", 0, -1) == [text]
     assert shell.numbers() == {}
 
 
