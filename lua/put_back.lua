@@ -33,7 +33,7 @@ for i = 4, #ARGV, 2 do
     end
     count = count + 1
   elseif started and not payload and ARGV[3] == "0" then
-    redis.pcall("INCR", KEYS[4])
+    redis.pcall("INCRBY", KEYS[4], 1)
   end
 end
 if started and count > 0 then

@@ -35,7 +35,6 @@ def of_scripts(keys: Keys, identity: str, queue: str) -> list[Command]:
         command("ZRANGE", schedule, 0, 0),
         command("ZREMRANGEBYSCORE", keys.dead, 1, 0),
         command("ZREMRANGEBYRANK", keys.dead, 1, 0),
-        command("INCR", keys.lost),
         command("INCRBY", keys.lost, 1),
         command("EXPIRE", keys.returned, 1),
     ]
