@@ -80,4 +80,5 @@ def after_decision(decision: Retry | Kill | Discard, result: ResultToStore | Non
         case Kill(text, counted):
             return Outcome("dead", text, counted="failed" if counted else "", result=result)
         case Discard():
-            return Outcome(counted="failed", result=result)
+            pass
+    return Outcome(counted="failed", result=result)

@@ -357,3 +357,38 @@ def test_a_small_text_cannot_fill_memory() -> None:
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 80 << 20
+
+
+def packed(text: bytes) -> str:
+    return base64.b64encode(zlib.compress(text)).decode()
+
+
+@over(
+    ("args", "problem"),
+    [
+        (["a", "b"], "must be one string"),
+        ([1], "must be one string"),
+        ("text", "must be one string"),
+        (["é"], "cannot be read"),
+        (["*"], "cannot be read"),
+        ([base64.b64encode(b"plain").decode()], "cannot be read"),
+        ([base64.b64encode(zlib.compress(b"[]") + b"x").decode()], "follows the end"),
+        ([packed(b"[1")], "cannot be read"),
+        ([packed(b'"text"')], "JSON array"),
+        ([packed(b'[1],"class":"Y"')], "JSON array"),
+    ],
+)
+def test_what_is_no_compressed_array_is_refused(args: Any, problem: str) -> None:
+    """[X-ZIP-2]"""
+    held = job(encode({"class": "X", "args": args, "compressed": True}))
+    with pytest.raises(InvalidArgument, match=problem):
+        inflate(held)
+    assert held.fields["args"] == args
+
+
+@pytest.mark.parametrize("mark", [None, False])
+def test_a_job_that_is_marked_as_plain_stays(mark: object) -> None:
+    """[X-ZIP-1]"""
+    held = job(encode({"class": "X", "args": ["a"], "compressed": mark}))
+    inflate(held)
+    assert held.fields["args"] == ["a"]

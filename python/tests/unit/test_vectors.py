@@ -17,7 +17,7 @@ import pytest
 from jobwire.application import active_values
 from jobwire.connection import resources
 from jobwire.errors import InvalidJob, MalformedPayload
-from jobwire.protocol import times
+from jobwire.protocol import active_job, times
 from jobwire.protocol.normalize import build, finalize
 from jobwire.protocol.ordering import QueueOrder
 from jobwire.protocol.payload import decode, encode
@@ -317,3 +317,13 @@ def test_a_mark_with_a_wrong_value_is_refused(wire: dict[str, Any]) -> None:
     """[X-AJ-5]"""
     with pytest.raises(ValueError, match=r"is not a|has no offset|isoformat"):
         active_values.load([wire])
+
+
+def test_what_wraps_an_active_job() -> None:
+    """[X-AJ-1] [X-AJ-9] Only its wrapper, around one object with a class."""
+    described = active_job.wrap("Shop::Pay", [7], queue="high", job_id="1-2", now=0.5)
+    assert described["enqueued_at"] == "1970-01-01T00:00:00.500000000Z"
+    fields: dict[str, Any] = {"class": active_job.WRAPPERS[0], "args": [described]}
+    assert active_job.class_of(fields) == "Shop::Pay"
+    others = ({"class": "Shop::Pay"}, {"args": 7}, {"args": []}, {"args": ["x"]}, {"args": [{}]})
+    assert [active_job.class_of(fields | other) for other in others] == [""] * 5
