@@ -79,6 +79,4 @@ def after_decision(decision: Retry | Kill | Discard, result: ResultToStore | Non
             return Outcome("retry", text, at, "failed", result=result)
         case Kill(text, counted):
             return Outcome("dead", text, counted="failed" if counted else "", result=result)
-        case Discard():
-            pass
     return Outcome(counted="failed", result=result)
