@@ -25,7 +25,6 @@ COMMANDS = {
     "doctor": "jobwire_conformance.cli.doctor:doctor",
     "check": "jobwire_conformance.cli.check:check",
     "baseline": "jobwire_conformance.cli.baseline:baseline",
-    "explore": "jobwire_conformance.cli.explore:explore",
     "explain": "jobwire_conformance.cli.explain:explain",
     "replay": "jobwire_conformance.cli.replay:replay",
     "kills": "jobwire_conformance.cli.kills:kills",
@@ -86,7 +85,7 @@ class _Conform(click.Group):
             return print_error(error)
         except ModuleNotFoundError as error:
             package = (error.name or "").partition(".")[0]
-            if package not in ("hypothesis", "jsonschema"):
+            if package != "jsonschema":
                 raise
             advice = "install it with: pip install 'jobwire[conformance]'"
             return print_error(Usage(f"the suite needs the package {package}; {advice}"))

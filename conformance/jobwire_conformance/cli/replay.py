@@ -49,8 +49,8 @@ def replay(
 ) -> int:
     """Run one case N times and print the commands of one run.
 
-    The case is a name of the suite, or a file like found-1a2b3c.json. Deviations and the claims of
-    conformance.toml do not count here. The printed run is the first one that failed, or the last.
+    The case is a name of the suite, or the path of a file with one case. Deviations and the claims
+    of conformance.toml do not count here. The printed run is the first that failed, or the last.
 
     Exit status: 0 every run passed; 1 a run failed; the others are those of `check`.
     """

@@ -20,7 +20,6 @@ from jobwire_conformance.run.evidence import note_text
 from jobwire_conformance.run.traffic import NAME
 from jobwire_conformance.run.verdicts import FAILURES, CaseVerdict
 from jobwire_conformance.sandbox.external_server import ExternalServer
-from jobwire_conformance.wire.faults import Rule
 from jobwire_conformance.wire.text import command, reply
 
 __all__ = ["Replayed", "find", "replay", "wire"]
@@ -90,12 +89,10 @@ def replay(
     program: str | None,
     redis: ExternalServer | None,
     waits: Callable[[str], None],
-    rewrites: Sequence[Rule] = (),
 ) -> Iterator[Replayed]:
     """Run a case `times` times, each time with new servers and processes.
 
-    All processes make the mistakes in `rewrites`. The run covers all claims of the case, even those
-    that the settings do not list.
+    The run covers all claims of the case, even those that the settings do not list.
     """
     meant = replace(
         settings,
@@ -113,7 +110,6 @@ def replay(
                 patience=patience,
                 program=program,
                 redis=redis,
-                rewrites=rewrites,
                 trace=path,
             )
             # Only "\n" ends a line here; `splitlines` knows other characters.

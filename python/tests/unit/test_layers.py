@@ -67,7 +67,6 @@ CONFORMANCE = {
     "watch": "errors data wire judge sandbox",
     "interop": "errors compact data config wire sandbox",
     "run": "errors compact data config wire cases judge sandbox",
-    "model": "errors data config wire cases sandbox run",
     "mutation": "errors data config wire cases judge run",
     "reports": "errors compact data config wire cases run mutation",
     "spec": "data judge run reports",
