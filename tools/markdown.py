@@ -13,6 +13,7 @@ FENCE = re.compile(r"^```(?P<kind>[\w-]*)\n(?P<code>.*?)^```$", re.MULTILINE | r
 # Directly above a block: the reason why no test runs it, or Python that its example needs.
 NOT_RUN = re.compile(r"<!-- not run: (\S[^\n]*) -->\n\n?\Z")
 SETUP = re.compile(r"<!-- setup\n((?:(?!-->).)*)-->\n\n?\Z", re.DOTALL)
+FILE = re.compile(r"# ([\w./-]+\.\w+|Dockerfile)(, at the end)?$", re.MULTILINE)
 INLINE_CODE = re.compile(r"``.+?``|`[^`\n]*`")
 COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 LINK = re.compile(r"\]\((?P<inline>[^)\s]+)\)|^\[[^\]]+\]: +(?P<reference>\S+)$", re.MULTILINE)
@@ -40,9 +41,14 @@ class Block:
     @property
     def file(self) -> str | None:
         """The file that the first line names in a comment, as `# jobs.py`."""
-        first = self.code.partition("\n")[0]
-        match = re.fullmatch(r"# ([\w./-]+\.\w+|Dockerfile)", first)
+        match = FILE.match(self.code)
         return match[1] if match else None
+
+    @property
+    def is_appended(self) -> bool:
+        """True if the first line says that the block goes to the end of its file."""
+        match = FILE.match(self.code)
+        return match is not None and match[2] is not None
 
 
 def blocks(text: str) -> Iterator[Block]:

@@ -3,7 +3,8 @@
 The reader has a directory, three terminals (one for the worker, one for a server, one for
 everything else), and a Python session. The blocks of a page are entered in their order:
 
-    python    run in the session, or written to the file that the first line names: `# jobs.py`
+    python    run in the session, or written to the file that the first line names: `# jobs.py`,
+              or `# settings.py, at the end`
     toml, yaml, ini, text, Dockerfile    written, if the first line names a file
     sh        only its `export` lines count: the rest belongs to other machines
     console   commands, each with the output that the page shows below it
@@ -37,7 +38,7 @@ from tools.markdown import FENCE, ROOT, Block, blocks
 
 STOP = re.compile(r"^Press Ctrl-C", re.MULTILINE)
 SERVER = re.compile(r"jobwire dev --server-only\b")
-WORKER = re.compile(r"jobwire (?:dev|worker)\b")
+WORKER = re.compile(r"(?:python manage\.py )?jobwire (?:dev|worker)\b")
 # On a page, the server of the installation. The server of `jobwire dev` is one of the examples.
 CONFIGURED = re.compile(r"redis://(?:127\.0\.0\.1:6379|[a-z][a-z.-]*:\d+)/0")
 # Examples on a page that differ from run to run, each with the pattern of its kind.
@@ -125,7 +126,7 @@ class Reader:
         if block.setup:
             self.run(block.setup, f"{place} (setup)")
         if block.file is not None:
-            self.write(block.file, block.code)
+            self.write(block.file, block.code, append=block.is_appended)
         elif block.kind == "python":
             self.run(CONFIGURED.sub(self._url, block.code), place)
         elif block.kind == "console":
@@ -138,12 +139,13 @@ class Reader:
             return False
         return True
 
-    def write(self, name: str, text: str) -> None:
-        """Write a file."""
+    def write(self, name: str, text: str, *, append: bool) -> None:
+        """Write a file, or the end of one."""
         self._mark()
         path = self._directory / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
+        with path.open("a" if append else "w") as file:
+            file.write(text)
         module = name.removesuffix(".py").replace("/", ".").removesuffix(".__init__")
         self._changed += [module, *(f"{module}.{inner.stem}" for inner in path.parent.glob("*.py"))]
 

@@ -15,7 +15,10 @@ from tools.markdown import ROOT, blocks
 
 # Pages that begin with `jobwire dev`, or say where the URL comes from. On the others, REDIS_URL
 # names a server.
-OWN_SERVER = ("README.md", "docs/reference/configuration.md", "docs/tutorial/ten-minutes.md")
+OWN_SERVER = (
+    *("README.md", "docs/how-to/django.md", "docs/reference/configuration.md"),
+    "docs/tutorial/ten-minutes.md",
+)
 TYPED = ("python", "console")
 
 
