@@ -126,7 +126,7 @@ def _schedule_of(
     """Return the part of a file that holds its entries, and if they are to run."""
     named = environment(environ)
     section = entries.get(named[0]) if named else None
-    if section is not None and not {"schedule", "scheduler"}.isdisjoint(_keys(section)):
+    if section is not None and _has_schedule(section):
         return _schedule_of(section.value, environ, tags)
     scheduler = entries.get("scheduler")
     given = entries
@@ -135,9 +135,11 @@ def _schedule_of(
     if "schedule" in given and not _is_entry(given["schedule"]):
         switch = given.get("enabled", Entry(True, 0))
         runs = _plain(fill(switch.value, environ, tags, switch.line)) is not False
-        return given["schedule"].value, runs
-    sections = [name for name, entry in entries.items() if _is_section(entry)]
-    if not sections or not all(name in sections or not entries[name].value for name in entries):
+        return given["schedule"].value or {}, runs
+    inside = [name for name, entry in entries.items() if _has_schedule(entry)]
+    sections = inside or [name for name, entry in entries.items() if _is_section(entry)]
+    others = [name for name in entries if name not in sections and entries[name].value]
+    if not sections or (others and not inside):
         return entries, True
     if section is None:
         raise MisplacedError(
@@ -146,11 +148,15 @@ def _schedule_of(
             + f"; set JOBWIRE_ENV, for example to {sections[-1]}",
             entries[sections[0]].line,
         )
-    return section.value or {}, True
+    return {} if inside else section.value or {}, True
 
 
 def _keys(entry: Entry) -> Iterable[str]:
     return entry.value if isinstance(entry.value, Mapping) else ()
+
+
+def _has_schedule(entry: Entry) -> bool:
+    return not {"schedule", "scheduler"}.isdisjoint(_keys(entry))
 
 
 def _is_entry(entry: Entry) -> bool:

@@ -88,6 +88,16 @@ READ: dict[str, tuple[str, dict[str, str], dict[str, Any]]] = {
         {"JOBWIRE_ENV": "production"},
         {"concurrency": 2, "Shop::Job": ("0 9 * * *", "Shop::Job")},
     ),
+    "sidekiq.yml, with a schedule for another environment": (
+        "concurrency: 2\nstaging:\n  timeout: 3\nproduction:\n  :schedule:\n    A: {every: 1h}\n",
+        {"JOBWIRE_ENV": "staging"},
+        {"concurrency": 2, "timeout": 3},
+    ),
+    "sidekiq.yml, with an empty schedule": (
+        ":concurrency: 2\n:scheduler:\n  :schedule:\n",
+        {},
+        {"concurrency": 2},
+    ),
     "schedule.yml, of sidekiq-cron": (
         'first:\n  cron: "*/5 * * * *"\n  class: "HardJob"\n  queue: low\n  args: [1]\n',
         {},
@@ -136,6 +146,12 @@ REFUSED: dict[str, tuple[str, dict[str, str], int, str]] = {
         r"ENV.fetch\('WAIT'\): the variable is not set",
     ),
     "sidekiq.yml, with a misspelt key": (":concurency: 5\n", {}, 1, "did you mean concurrency?"),
+    "sidekiq.yml, with schedules in sections and no environment": (
+        "concurrency: 2\nproduction:\n  :schedule:\n    A: {every: 1h}\n",
+        {},
+        2,
+        "a section for each of production, and no environment is named; set JOBWIRE_ENV",
+    ),
     "schedule.yml, with code in a switch": (
         "a:\n  cron: '0 3 * * *'\n  enabled: <%= Rails.env.production? %>\n  class: A\n",
         {},
@@ -233,7 +249,7 @@ def test_files_that_are_read(title: str, tmp_path: Path) -> None:
 def test_files_that_are_refused(title: str, tmp_path: Path) -> None:
     text, environ, line, remedy = REFUSED[title]
     path = write(tmp_path, title, text)
-    flag = {} if path.name == "sidekiq.yml" else {"schedule": str(path)}
+    flag = {"schedule": str(path)} if "schedule" in title else {}
     file = None if flag else str(path)
     with pytest.raises(ConfigError) as raised:
         resolve(flag, environ, tmp_path, file=file)
