@@ -76,23 +76,3 @@ def test_every_behaviour_is_there_once() -> None:
 @over("row", rows(LIST, 4), ids=lambda row: row[0])
 def test_what_a_row_names_is_there(row: list[str]) -> None:
     assert faults(row) == []
-
-
-@over(
-    ("places", "shown", "right"),
-    [
-        ("`errors.py` `lua/fetch.lua` `-q` `App.wrap`", "later: in a year or so", True),
-        ("`errors.py`", "`unit/test_app.py::test_there_is_one_client` otherwise: so", True),
-        ("`errors.py`", "`unit/test_app.py::test_there_is_none`", False),
-        ("`errors.py`", "`unit/test_nothing.py::test_it`", False),
-        ("`errors.py`", "later: soon", False),
-        ("`errors.py`", "", False),
-        ("`error.py`", "later: in a year or so", False),
-        ("`--quite`", "later: in a year or so", False),
-        ("`App.unwrap`", "later: in a year or so", False),
-        ("somewhere", "later: in a year or so", False),
-        ("", "later: in a year or so", False),
-    ],
-)  # fmt: skip
-def test_a_row_without_a_place_or_a_reason_is_found(places: str, shown: str, right: bool) -> None:
-    assert (faults(["S001", "something", places, shown]) == []) == right

@@ -5,12 +5,9 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import Any
-from xml.etree import ElementTree
 
 import pytest
 from benchmarks.targets.judge import TargetVerdict
-from benchmarks.targets.plot import bars
 from benchmarks.targets.report import Report, pages, samples_of, write
 from benchmarks.targets.rows import TARGETS, runs
 
@@ -142,48 +139,6 @@ def test_a_verdict_says_which_ruby() -> None:
     assert str(verdict("drain", "rate", jobwire=300.0, plain=100.0)) == (
         "**no**: 1.500 times Sidekiq with YJIT (taken for 2 times without)"
     )
-
-
-def test_a_table_has_medians_and_spreads() -> None:
-    rates = [{"rate": rate} for rate in (50_000.0, 1.0, 60_000.0)]
-    report = measured(
-        "drain",
-        jobwire=rates,
-        plain=[{"rate": 10_000.0}],
-        yjit=[{"rate": 20_000.0}],
-        huey=[{"rate": 1_000.0}, {"rate": 3_000.0}],
-    )
-    heading, _, row, *_ = report.table().splitlines()
-    assert "| jobwire | Sidekiq without YJIT | Sidekiq with YJIT |" in heading
-    assert "| 50,000 (1 to 60,000) | 10,000 | 20,000 |" in row
-    assert row.endswith("| yes: 2.500 times Sidekiq with YJIT |")
-    others = report.others()
-    assert "| jobwire 1 | Sidekiq 8.1 | Sidekiq 8.1 with YJIT | huey 3 |" in others
-    assert "| 50,000<br>(1 to 60,000) | 10,000 | 20,000 | 2,000<br>(1,000 to 3,000) |" in others
-    assert report.repeats() == "1 to 3 samples"
-
-
-def test_a_team_without_figures_has_no_column() -> None:
-    report = measured("drain", jobwire=[{"rate": 1.0}], plain=[{"rate": 1.0}])
-    assert "| figure | jobwire | Sidekiq without YJIT | target |" in report.table()
-    assert report.others() == ""
-    assert report.repeats() == "1 sample"
-
-
-def test_disturbed_samples_are_counted() -> None:
-    report = Report()
-    for others in (0.0, 0.1, 0.5, 2.0):
-        report.add("drain", "jobwire 1", 10, {"rate": 1.0}, {"others": others, "load": 1.0})
-    assert report.disturbed() == 0.5
-
-
-def test_a_plot_is_a_picture_of_its_samples() -> None:
-    picture: Any = ElementTree.fromstring(bars("a < b", {"one": [1.0, 3.0, 2.0], "two": [1.0]}))
-    space = "{http://www.w3.org/2000/svg}"
-    texts = [each.text for each in picture.iter(f"{space}text")]
-    assert texts == ["a < b", "one", "2", "two", "1"]
-    widths = [float(each.attrib["width"]) for each in picture.iter(f"{space}rect")][1:]
-    assert widths[0] == pytest.approx(2 * widths[1], abs=0.2)
 
 
 def test_the_readme_has_measured_figures() -> None:
