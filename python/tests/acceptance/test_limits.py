@@ -78,6 +78,34 @@ def test_a_stop_interrupts_a_job_that_writes_to_the_log(server: Server, workers:
     assert worker.lines()[-1]["msg"] == "stopped"
 
 
+@pytest.mark.process
+def test_a_stop_puts_back_jobs_in_a_deadlock(server: Server, workers: Workers) -> None:
+    """SIG-5: no error reaches a thread that waits for a lock."""
+    with Client(server.url) as client:
+        client.push_bulk("Deadlocks", [[0], [1]])
+    worker = workers.start(APP, "--redis", server.url, "-c", "2", "-t", "1")
+    wait_until(lambda: len(worker.logged("has one lock")) == 2)
+    stops_well(worker)
+    assert server.client().llen("queue:default") == 2
+
+
+@pytest.mark.real_time
+@pytest.mark.process
+def test_the_supervisor_ends_a_process_that_hears_no_signal(
+    server: Server, workers: Workers
+) -> None:
+    """SIG-5, REL-3: code in C keeps the lock of the interpreter; the job is not lost."""
+    with Client(server.url) as client:
+        client.push("Freezes", [600])
+    worker = workers.start(APP, "--redis", server.url, "-c", "1", "-t", "1", "--processes", "2")
+    wait_until(lambda: worker.logged("freezes"))
+    worker.send(signal.SIGTERM)
+    assert worker.wait(1 + STOP_GRACE_S + 30) == 1
+    redis = server.client()
+    held = [redis.hvals(key) for key in redis.scan_iter("jobwire:private:*")]
+    assert sum(map(len, held)) + redis.llen("queue:default") == 1
+
+
 @pytest.mark.real_time
 @pytest.mark.process
 def test_a_worker_whose_threads_hang_is_not_alive(server: Server, workers: Workers) -> None:

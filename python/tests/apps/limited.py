@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import colorsys
 import contextlib
+import ctypes
 import importlib
 import logging
 import queue
@@ -27,6 +28,7 @@ log = logging.getLogger("limited")
 _lock, _condition, _queue = threading.RLock(), threading.Condition(), queue.Queue[int](5)
 _plain = threading.Lock()
 _threads = ThreadPoolExecutor(1)
+_pair, _both = (threading.Lock(), threading.Lock()), threading.Barrier(2)
 
 
 @cache
@@ -119,6 +121,23 @@ def babbles() -> None:
     """Write rows for as long as the process lives."""
     while True:
         log.info("row")
+
+
+@app.job(name="Deadlocks")
+def deadlocks(number: int) -> None:
+    """Wait for a lock that the job with the other number, 0 or 1, keeps."""
+    with _pair[number]:
+        _both.wait(60)
+        log.info("has one lock")
+        with _pair[1 - number]:
+            pass
+
+
+@app.job(name="Freezes")
+def freezes(seconds: int) -> None:
+    """Keep the lock of the interpreter, as some code in C does."""
+    log.info("freezes")
+    ctypes.PyDLL(None).sleep(seconds)
 
 
 @app.job(name="Probe")
