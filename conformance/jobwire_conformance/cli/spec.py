@@ -194,7 +194,7 @@ def check(root: Path, as_json: bool, strict: bool) -> int:
             *lints.of_checks(root, document),
             *lints.of_citations(document, cited, annexed),
             *lints.of_gaps(document, cited, annexed),
-            *lints.of_oracle(document, cited),
+            *lints.of_evidence(document, cited),
             *lints.of_records(root, document),
         ]
         warnings = [*lints.of_form(root, document, cited)]

@@ -39,10 +39,10 @@ __all__ = [
     "of_annexes",
     "of_citations",
     "of_document",
+    "of_evidence",
     "of_form",
     "of_gaps",
     "of_history",
-    "of_oracle",
     "of_records",
 ]
 
@@ -156,7 +156,7 @@ def of_gaps(
                 )
 
 
-def of_oracle(document: Document, citations: Citations) -> Iterator[Fault]:
+def of_evidence(document: Document, citations: Citations) -> Iterator[Fault]:
     """Check that real Sidekiq confirms each requirement, and that its differences are described."""
     for requirement, lint, problem in sidekiq_evidence.faults(document, citations):
         yield Fault(document.place(requirement.line), lint, f"{requirement.id}: {problem}")

@@ -67,11 +67,11 @@ def faults(
         if not evidence(requirement, kinds, document):
             yield (
                 requirement,
-                "oracle",
+                "evidence",
                 "no test and no recording with Sidekiq; add one, or make it robust",
             )
         if requirement.id in differ and requirement.level == "interop":
-            yield requirement, "oracle", "is interop, but appendix A lists it; make it robust"
+            yield requirement, "evidence", "is interop, but appendix A lists it; make it robust"
         if requirement.seen is not None:
             if _VERSION.search(requirement.seen) is None:
                 yield requirement, "seen-in", "the paragraph 'Seen in: …' names no generation"

@@ -15,12 +15,12 @@ RECORDED = "fixtures/sidekiq/{}/states.json"
 EVERY = [RECORDED.format(version) for version in VERSIONS]
 
 
-def oracle_faults(text: str, **cited: dict[str, list[str]]) -> list[str]:
+def evidence_faults(text: str, **cited: dict[str, list[str]]) -> list[str]:
     """Return id and lint of each fault; `cited` maps ids with an underscore to citations."""
     citations = {name.replace("_", "-"): kinds for name, kinds in cited.items()}
     return [
         f"{fault.problem.partition(':')[0]} {fault.lint}"
-        for fault in lints.of_oracle(read(text), citations)
+        for fault in lints.of_evidence(read(text), citations)
     ]
 
 
@@ -50,12 +50,12 @@ UNSEEN = ("Seen in: 8.\n", "")
     [
         ([], ASKED, []),
         # No evidence.
-        ([], {}, ["KEY-1 oracle"]),
-        ([SEEN], {**ASKED, "KEY_2": {"test": ["python/tests/unit/x.py"]}}, ["KEY-2 oracle"]),
+        ([], {}, ["KEY-1 evidence"]),
+        ([SEEN], {**ASKED, "KEY_2": {"test": ["python/tests/unit/x.py"]}}, ["KEY-2 evidence"]),
         ([SEEN], {**ASKED, "KEY_2": {"test": [INTEROP]}}, []),
         ([SEEN], {**ASKED, "KEY_2": {"fixture": EVERY}}, []),
         # The evidence denies the level.
-        ([("| REL-1 | 6", "| KEY-1 | 6")], ASKED, ["KEY-1 oracle"]),
+        ([("| REL-1 | 6", "| KEY-1 | 6")], ASKED, ["KEY-1 evidence"]),
         # Generations differ, but the block does not describe it.
         ([UNSEEN], ASKED, ["REL-1 seen-in"]),
         ([UNSEEN, ("| REL-1 | 6", "| REL-9 | 6")], ASKED, []),
@@ -70,4 +70,4 @@ UNSEEN = ("Seen in: 8.\n", "")
 def test_what_sidekiq_was_not_asked_is_found(
     edits: list[tuple[str, str]], cited: dict[str, Any], found: list[str]
 ) -> None:
-    assert oracle_faults(edited(*edits), **cited) == found
+    assert evidence_faults(edited(*edits), **cited) == found

@@ -14,7 +14,7 @@ from harness.servers import Server, wait_until
 from jobwire.inspect import Inspector
 from tests.interop.driver import Driver
 from tests.interop.sidekiq import RealSidekiq, results
-from tests.interop.test_oracle_inspector import INFO, entry
+from tests.interop.test_sidekiq_inspector import INFO, entry
 
 pytestmark = pytest.mark.interop
 

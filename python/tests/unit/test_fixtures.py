@@ -1,4 +1,4 @@
-"""The golden data is well formed, complete and agrees with its own oracle.
+"""The golden data is well formed, complete and agrees with its own derivation.
 
 Other modules test jobwire against the data; this one imports nothing from jobwire.
 """
@@ -50,7 +50,7 @@ def validator(kind: str) -> Draft202012Validator:
 
 
 @pytest.fixture(scope="module")
-def oracle() -> ModuleType:
+def derivation() -> ModuleType:
     """Return the capture directory's outcome.py, a script outside of any package."""
     path = FIXTURES / "capture" / "outcome.py"
     spec = importlib.util.spec_from_file_location("fixture_outcome", path)
@@ -147,18 +147,18 @@ def test_payload_is_base64_only_if_it_is_not_utf8(file: str) -> None:
 
 
 @pytest.mark.parametrize("file", PAYLOAD_FILES)
-def test_expectation_follows_from_the_bytes(file: str, oracle: ModuleType) -> None:
+def test_expectation_follows_from_the_bytes(file: str, derivation: ModuleType) -> None:
     for entry in entries(file):
         stated = {name: value for name, value in entry["expect"].items() if name != "sidekiq"}
-        if stated["outcome"] == "run-or-bury":  # libraries differ; the oracle keeps the digits
+        if stated["outcome"] == "run-or-bury":  # libraries differ; the derivation keeps the digits
             stated["outcome"] = "run"
             del stated["reason"]
-        assert oracle.expect(payload_of(entry)) == stated, entry["name"]
+        assert derivation.expect(payload_of(entry)) == stated, entry["name"]
 
 
 @pytest.mark.parametrize("file", PAYLOAD_FILES)
 def test_expectation_agrees_with_a_plain_parser(file: str) -> None:
-    """A plain parser confirms the values that the oracle read from the text."""
+    """A plain parser confirms the values that the derivation read from the text."""
     for entry in entries(file):
         expect = entry["expect"]
         if expect["outcome"] == "run":
@@ -258,12 +258,12 @@ def test_fixtures_stay_small() -> None:
     assert sum(path.stat().st_size for path in FIXTURES.rglob("*") if path.is_file()) < SIZE_LIMIT
 
 
-def test_oracle_reads_times_as_the_vectors_say(oracle: ModuleType) -> None:
+def test_the_derivation_reads_times_as_the_vectors_say(derivation: ModuleType) -> None:
     """The rule has two tests: for single values, and for whole payloads."""
     for vector in entries("vectors/times.json"):
-        if "beyond-every-double" not in vector["name"]:  # the oracle has no doubles
+        if "beyond-every-double" not in vector["name"]:  # the derivation has no doubles
             value = json.loads(vector["json"], parse_float=Decimal, parse_int=Decimal)
-            assert oracle.milliseconds(value) == vector["ms"], vector["name"]
+            assert derivation.milliseconds(value) == vector["ms"], vector["name"]
 
 
 def test_nothing_of_jobwire_is_used() -> None:

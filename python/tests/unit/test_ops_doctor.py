@@ -6,7 +6,7 @@ import dataclasses
 from typing import Any
 
 from jobwire.console.ops.doctor import Finding, Limits, examine
-from jobwire.console.ops.doctor_facts import PlaceSize, PrivateHash, Survey
+from jobwire.console.ops.doctor_facts import DoctorFacts, PlaceSize, PrivateHash
 from jobwire.inspect.summary import QueueSummary
 from jobwire.protocol.keys import Keys
 from tests.rows import over
@@ -23,7 +23,7 @@ INFO = {
 }
 
 
-def survey(**facts: Any) -> Survey:
+def facts_of(**facts: Any) -> DoctorFacts:
     info = INFO | facts.pop("info", {})
     processes = facts.setdefault("processes", [process()])
     facts.setdefault("leases", {one.identity: 60.0 for one in processes})
@@ -41,11 +41,11 @@ def survey(**facts: Any) -> Survey:
         "counts": {},
         "overdue": {},
     }
-    return Survey(info=info, **(made | facts))
+    return DoctorFacts(info=info, **(made | facts))
 
 
 def found(**facts: Any) -> list[Finding]:
-    return examine(Keys(), survey(**facts))
+    return examine(Keys(), facts_of(**facts))
 
 
 def names(**facts: Any) -> list[tuple[str, str]]:
@@ -76,7 +76,7 @@ def test_a_healthy_redis_has_no_finding() -> None:
 def test_confirmations_are_compared_with_replicas(
     asked: int | None, replicas: int, code: str, says: str
 ) -> None:
-    facts = survey(info={"connected_slaves": str(replicas)})
+    facts = facts_of(info={"connected_slaves": str(replicas)})
     findings = examine(Keys(), facts, wait_replicas=asked)
     assert [one.code for one in findings] == ([code] if code else [])
     assert all(says in one.sentence for one in findings)
@@ -246,7 +246,7 @@ def test_keys_and_payloads() -> None:
 
 
 def test_errors_come_first_and_limits_can_be_set() -> None:
-    facts = survey(
+    facts = facts_of(
         queues=[queue(paused=True), queue("x", workers=0), queue("y", latency=10.5)],
         counts={"unreadable": 2},
     )

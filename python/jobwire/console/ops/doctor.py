@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
-from jobwire.console.ops.doctor_facts import Survey
+from jobwire.console.ops.doctor_facts import DoctorFacts
 from jobwire.errors import RedisRefused
 from jobwire.inspect.reading import text
 from jobwire.protocol import times
@@ -66,29 +66,33 @@ class Finding:
 
 
 def examine(
-    keys: Keys, survey: Survey, limits: Limits | None = None, *, wait_replicas: int | None = None
+    keys: Keys,
+    facts: DoctorFacts,
+    limits: Limits | None = None,
+    *,
+    wait_replicas: int | None = None,
 ) -> list[Finding]:
     """Return the findings, errors first; see `Operations.doctor`."""
     chosen = limits or Limits()
     found = [
-        *_server(keys, survey, chosen),
-        *_persistence(survey),
-        *_replicas(survey, wait_replicas),
-        *_access(survey),
-        *_clocks(survey, chosen),
-        *_processes(survey),
-        *_held(survey),
-        *_queues(survey, chosen),
-        *_sets(survey, chosen),
-        *_keys(survey),
-        *_payloads(survey, chosen),
+        *_server(keys, facts, chosen),
+        *_persistence(facts),
+        *_replicas(facts, wait_replicas),
+        *_access(facts),
+        *_clocks(facts, chosen),
+        *_processes(facts),
+        *_held(facts),
+        *_queues(facts, chosen),
+        *_sets(facts, chosen),
+        *_keys(facts),
+        *_payloads(facts, chosen),
     ]
     order = get_args(Severity)
     return sorted(found, key=lambda one: order.index(one.severity))
 
 
-def _server(keys: Keys, survey: Survey, limits: Limits) -> Iterator[Finding]:
-    info = survey.info
+def _server(keys: Keys, facts: DoctorFacts, limits: Limits) -> Iterator[Finding]:
+    info = facts.info
     try:
         parse_info(info, keys)
     except UnfitServer as unfit:
@@ -106,7 +110,7 @@ def _server(keys: Keys, survey: Survey, limits: Limits) -> Iterator[Finding]:
         yield Finding(
             "loading", "error", _sentence(str(error)), "wait until it has loaded its data"
         )
-    policy = survey.settings.get("maxmemory-policy") or info.get("maxmemory_policy", "")
+    policy = facts.settings.get("maxmemory-policy") or info.get("maxmemory_policy", "")
     if policy not in ("", "noeviction"):
         limited = info.get("maxmemory", "0") != "0"
         yield Finding(
@@ -134,18 +138,18 @@ def _server(keys: Keys, survey: Survey, limits: Limits) -> Iterator[Finding]:
             "use the URL of the primary, or Sentinel",
             {"master_host": info.get("master_host", "?")},
         )
-    if survey.latency > limits.latency:
+    if facts.latency > limits.latency:
         yield Finding(
             "slow-round-trip",
             "warning",
-            f"The quickest of a few round trips took {survey.latency * 1000:,.1f} ms.",
+            f"The quickest of a few round trips took {facts.latency * 1000:,.1f} ms.",
             "run workers near the server; look for slow commands with SLOWLOG GET",
-            {"latency_ms": round(survey.latency * 1000, 2)},
+            {"latency_ms": round(facts.latency * 1000, 2)},
         )
 
 
-def _persistence(survey: Survey) -> Iterator[Finding]:
-    info, settings = survey.info, survey.settings
+def _persistence(facts: DoctorFacts) -> Iterator[Finding]:
+    info, settings = facts.info, facts.settings
     if info.get("aof_enabled") == "0" and settings.get("save") == "":
         yield Finding(
             "no-persistence",
@@ -178,11 +182,11 @@ def _persistence(survey: Survey) -> Iterator[Finding]:
             )
 
 
-def _replicas(survey: Survey, wait_replicas: int | None) -> Iterator[Finding]:
+def _replicas(facts: DoctorFacts, wait_replicas: int | None) -> Iterator[Finding]:
     """Compare the replicas that confirm a push with those that the server has."""
-    if wait_replicas is None or survey.info.get("role") != "master":
+    if wait_replicas is None or facts.info.get("role") != "master":
         return
-    replicas = int(_number(survey.info, "connected_slaves"))
+    replicas = int(_number(facts.info, "connected_slaves"))
     evidence = {"wait_replicas": wait_replicas, "connected_slaves": replicas}
     if wait_replicas > replicas:
         yield Finding(
@@ -210,9 +214,9 @@ def _replicas(survey: Survey, wait_replicas: int | None) -> Iterator[Finding]:
         )
 
 
-def _access(survey: Survey) -> Iterator[Finding]:
-    if survey.refused:
-        names = sorted(survey.refused)
+def _access(facts: DoctorFacts) -> Iterator[Finding]:
+    if facts.refused:
+        names = sorted(facts.refused)
         reading = {"INFO", "CONFIG", "MEMORY", "TIME", "DBSIZE", "SCAN"}
         yield Finding(
             "commands-refused",
@@ -220,27 +224,27 @@ def _access(survey: Survey) -> Iterator[Finding]:
             f"The server refuses this user {counted(len(names), 'command')}: {_list(names)}.",
             "allow them if the role of the user needs them; section 21 of the specification has "
             "the commands of each role",
-            {name: survey.refused[name] for name in names},
+            {name: facts.refused[name] for name in names},
         )
 
 
-def _clocks(survey: Survey, limits: Limits) -> Iterator[Finding]:
-    if survey.now and abs(survey.clock_ahead) > limits.skew:
-        side = "ahead of" if survey.clock_ahead > 0 else "behind"
+def _clocks(facts: DoctorFacts, limits: Limits) -> Iterator[Finding]:
+    if facts.now and abs(facts.clock_ahead) > limits.skew:
+        side = "ahead of" if facts.clock_ahead > 0 else "behind"
         yield Finding(
             "clock-of-this-host",
             "warning",
-            f"The clock of this host is {abs(survey.clock_ahead):,.1f} s {side} the server's.",
+            f"The clock of this host is {abs(facts.clock_ahead):,.1f} s {side} the server's.",
             "synchronize the clocks of all hosts, for example with chrony",
-            {"seconds": round(survey.clock_ahead, 3)},
+            {"seconds": round(facts.clock_ahead, 3)},
         )
     skews = {}
-    for process in survey.processes:
-        lease = survey.leases.get(process.identity)
-        if process.beat is None or not lease or not survey.now:
+    for process in facts.processes:
+        lease = facts.leases.get(process.identity)
+        if process.beat is None or not lease or not facts.now:
             continue
         # A beat sets the lease, so the lease tells the time of the beat by the server's clock.
-        skew = process.beat - (survey.now - (LEASE_S - lease))
+        skew = process.beat - (facts.now - (LEASE_S - lease))
         if abs(skew) > limits.skew and abs(skew) < 1e9:
             skews[process.identity] = round(skew, 1)
     if skews:
@@ -255,8 +259,8 @@ def _clocks(survey: Survey, limits: Limits) -> Iterator[Finding]:
         )
 
 
-def _processes(survey: Survey) -> Iterator[Finding]:
-    missing = [one for one in survey.identities if one not in survey.leases]
+def _processes(facts: DoctorFacts) -> Iterator[Finding]:
+    missing = [one for one in facts.identities if one not in facts.leases]
     if missing:
         yield Finding(
             "process-without-hash",
@@ -269,8 +273,8 @@ def _processes(survey: Survey) -> Iterator[Finding]:
         )
     silent = [
         process.identity
-        for process in survey.processes
-        if survey.leases.get(process.identity, LEASE_S) < LEASE_S - SILENT_S
+        for process in facts.processes
+        if facts.leases.get(process.identity, LEASE_S) < LEASE_S - SILENT_S
     ]
     if silent:
         yield Finding(
@@ -283,7 +287,7 @@ def _processes(survey: Survey) -> Iterator[Finding]:
             {"identities": silent[:MAX_NAMES]},
         )
     versions: dict[str, int] = {}
-    for process in survey.processes:
+    for process in facts.processes:
         version = process.version or "Sidekiq before 7.0.2"
         versions[version] = versions.get(version, 0) + 1
     kinds = {version.partition(" ")[0] == "jobwire" for version in versions}
@@ -297,7 +301,7 @@ def _processes(survey: Survey) -> Iterator[Finding]:
         )
     generations = {
         times.detect([process.info])
-        for process in survey.processes
+        for process in facts.processes
         if not process.version.startswith("jobwire")
     }
     if len(generations) > 1:
@@ -309,7 +313,7 @@ def _processes(survey: Survey) -> Iterator[Finding]:
             "upgrade the older ones; jobwire writes the older form until then",
             {"versions": sorted(versions)[:MAX_NAMES]},
         )
-    broken = [process.identity for process in survey.processes if process.problem]
+    broken = [process.identity for process in facts.processes if process.problem]
     if broken:
         yield Finding(
             "process-unreadable",
@@ -320,11 +324,11 @@ def _processes(survey: Survey) -> Iterator[Finding]:
         )
 
 
-def _held(survey: Survey) -> Iterator[Finding]:
-    dead = [one for one in survey.private if not one.alive]
+def _held(facts: DoctorFacts) -> Iterator[Finding]:
+    dead = [one for one in facts.private if not one.alive]
     if dead:
         jobs = sum(one.size for one in dead)
-        lives = any(process.version.startswith("jobwire") for process in survey.processes)
+        lives = any(process.version.startswith("jobwire") for process in facts.processes)
         yield Finding(
             "held-by-dead-process",
             "warning" if lives else "error",
@@ -337,7 +341,7 @@ def _held(survey: Survey) -> Iterator[Finding]:
             else "start a worker of jobwire; Sidekiq's workers do not return held jobs",
             {"jobs": jobs, "identities": [text(one.identity) for one in dead[:MAX_NAMES]]},
         )
-    unnamed = [one for one in survey.private if not one.named]
+    unnamed = [one for one in facts.private if not one.named]
     if unnamed:
         yield Finding(
             "private-hash-without-owner",
@@ -349,11 +353,9 @@ def _held(survey: Survey) -> Iterator[Finding]:
         )
 
 
-def _queues(survey: Survey, limits: Limits) -> Iterator[Finding]:
-    served = {
-        queue for process in survey.processes if not process.quiet for queue in process.queues
-    }
-    waiting = [queue for queue in survey.queues if queue.size]
+def _queues(facts: DoctorFacts, limits: Limits) -> Iterator[Finding]:
+    served = {queue for process in facts.processes if not process.quiet for queue in process.queues}
+    waiting = [queue for queue in facts.queues if queue.size]
     abandoned = [queue for queue in waiting if queue.abandoned]
     if abandoned:
         yield Finding(
@@ -388,32 +390,32 @@ def _queues(survey: Survey, limits: Limits) -> Iterator[Finding]:
             "start more workers, or look at the running jobs with 'jobwire inspect works'",
             _first({text(queue.name): round(queue.latency) for queue in late}),
         )
-    if survey.unregistered:
-        lost = [queue for queue in survey.unregistered if queue not in served]
+    if facts.unregistered:
+        lost = [queue for queue in facts.unregistered if queue not in served]
         yield Finding(
             "queue-not-registered",
             "error" if lost else "warning",
-            f"{counted(len(survey.unregistered), 'queue')} with jobs {_are(survey.unregistered)} "
-            f"missing in the set of queues: {_list(survey.unregistered)}.",
+            f"{counted(len(facts.unregistered), 'queue')} with jobs {_are(facts.unregistered)} "
+            f"missing in the set of queues: {_list(facts.unregistered)}.",
             "SADD queues NAME, and correct the producer, which must register its queue",
-            {"queues": [text(name) for name in survey.unregistered[:MAX_NAMES]]},
+            {"queues": [text(name) for name in facts.unregistered[:MAX_NAMES]]},
         )
-    if survey.scanned < survey.keys and survey.scanned:
+    if facts.scanned < facts.keys and facts.scanned:
         yield Finding(
             "search-incomplete",
             "note",
-            f"Only {survey.scanned:,} of {survey.keys:,} keys were looked at for queues that are "
+            f"Only {facts.scanned:,} of {facts.keys:,} keys were looked at for queues that are "
             "not registered and for held jobs.",
             "keep other data in another database",
-            {"scanned": survey.scanned, "keys": survey.keys},
+            {"scanned": facts.scanned, "keys": facts.keys},
         )
 
 
-def _sets(survey: Survey, limits: Limits) -> Iterator[Finding]:
+def _sets(facts: DoctorFacts, limits: Limits) -> Iterator[Finding]:
     late = {
-        place: round(survey.now - score)
-        for place, score in survey.overdue.items()
-        if survey.now and survey.now - score > limits.overdue
+        place: round(facts.now - score)
+        for place, score in facts.overdue.items()
+        if facts.now and facts.now - score > limits.overdue
     }
     if late:
         yield Finding(
@@ -424,16 +426,16 @@ def _sets(survey: Survey, limits: Limits) -> Iterator[Finding]:
             "start a worker; if some run, look for errors of the poller in their logs",
             late,
         )
-    if survey.counts.get("dead", 0) >= MAX_JOBS - 1:
+    if facts.counts.get("dead", 0) >= MAX_JOBS - 1:
         yield Finding(
             "dead-set-full",
             "warning",
-            f"The dead set is full ({survey.counts['dead']:,} jobs), so each job that dies pushes "
+            f"The dead set is full ({facts.counts['dead']:,} jobs), so each job that dies pushes "
             "the oldest dead job out for ever.",
             "look at 'jobwire groups', then retry or delete the jobs",
-            {"dead": survey.counts["dead"]},
+            {"dead": facts.counts["dead"]},
         )
-    if unreadable := survey.counts.get("unreadable", 0):
+    if unreadable := facts.counts.get("unreadable", 0):
         yield Finding(
             "unreadable-entries",
             "warning",
@@ -444,10 +446,10 @@ def _sets(survey: Survey, limits: Limits) -> Iterator[Finding]:
         )
 
 
-def _keys(survey: Survey) -> Iterator[Finding]:
-    if survey.wrong_types:
+def _keys(facts: DoctorFacts) -> Iterator[Finding]:
+    if facts.wrong_types:
         named = {
-            text(key): f"{stored}, not {kind}" for key, (stored, kind) in survey.wrong_types.items()
+            text(key): f"{stored}, not {kind}" for key, (stored, kind) in facts.wrong_types.items()
         }
         yield Finding(
             "key-of-wrong-type",
@@ -459,10 +461,10 @@ def _keys(survey: Survey) -> Iterator[Finding]:
         )
 
 
-def _payloads(survey: Survey, limits: Limits) -> Iterator[Finding]:
+def _payloads(facts: DoctorFacts, limits: Limits) -> Iterator[Finding]:
     huge = {
         text(one.place): one.memory // one.entries
-        for one in survey.sizes
+        for one in facts.sizes
         if one.entries and one.memory / one.entries > limits.payload
     }
     if huge:

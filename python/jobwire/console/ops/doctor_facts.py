@@ -17,7 +17,7 @@ from jobwire.protocol import permissions
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.wire import Arg, Batch, Command, ErrorReply, Op, command
 
-__all__ = ["PlaceSize", "PrivateHash", "Survey", "collect", "info_fields", "server_time"]
+__all__ = ["DoctorFacts", "PlaceSize", "PrivateHash", "collect", "info_fields", "server_time"]
 
 MAX_KEYS = 200_000  # of the database, that are looked at
 KEYS_PER_SCAN = 1000
@@ -68,8 +68,8 @@ class PrivateHash:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Survey:
-    """The facts. Times are epoch seconds by the clock of the server.
+class DoctorFacts:
+    """Facts about a server. Times are epoch seconds by the clock of the server.
 
     Attributes:
         info: The fields of INFO; empty if it was refused.
@@ -125,15 +125,15 @@ class _Found:
 
 def collect(
     keys: Keys, *, clock_ahead: float, latency: float, most_keys: int = MAX_KEYS
-) -> Op[Survey]:
+) -> Op[DoctorFacts]:
     """Return the facts.
 
     The server is asked for one page of keys at a time. No command reads a whole queue or set.
 
     Args:
         keys: Key names.
-        clock_ahead: See `Survey`.
-        latency: See `Survey`.
+        clock_ahead: See `DoctorFacts`.
+        latency: See `DoctorFacts`.
         most_keys: Maximum number of keys of the database to look at.
     """
     refused: dict[str, str] = {}
@@ -167,7 +167,7 @@ def collect(
     }
     entries = {place: whole(count) for place, count in zip(sets, counts, strict=True)}
     measured = {f"queue:{queue.name}": queue.size for queue in queues} | entries
-    return Survey(
+    return DoctorFacts(
         info=info,
         settings=settings,
         now=now,

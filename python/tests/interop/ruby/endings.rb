@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 #
-# Jobs with unusual ends, for test_oracle_endings.py. Loaded after jobs.rb.
+# Jobs with unusual ends, for test_sidekiq_endings.py. Loaded after jobs.rb.
 
 require_relative "jobs"
 

@@ -12,7 +12,7 @@ import redis
 from harness.servers import wait_until
 from tests.interop.driver import Driver
 from tests.interop.sidekiq import RealSidekiq, results, started
-from tests.interop.test_oracle_failures import hooks, members
+from tests.interop.test_sidekiq_failures import hooks, members
 
 pytestmark = pytest.mark.interop
 
