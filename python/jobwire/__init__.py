@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from jobwire.application.app import App
     from jobwire.application.client import Client
     from jobwire.application.config import CapsuleConfig, WorkerConfig
-    from jobwire.application.current import current_job
+    from jobwire.application.current import current_job, report_progress
     from jobwire.application.iterabletype import IterableOptions
     from jobwire.application.jobtype import JobType
     from jobwire.application.logs import JobFilter
@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from jobwire.protocol.iteration import Cursor
     from jobwire.protocol.normalize import Options
     from jobwire.protocol.payload import Job
+    from jobwire.protocol.progress import JobProgress
     from jobwire.protocol.results import Result
     from jobwire.worker.process.launcher import Launcher
 
@@ -75,6 +76,7 @@ __all__ = [
     "JobCrashed",
     "JobFailed",
     "JobFilter",
+    "JobProgress",
     "JobTimeout",
     "JobType",
     "JobwireError",
@@ -100,6 +102,7 @@ __all__ = [
     "WorkerConfig",
     "current_job",
     "iterables",
+    "report_progress",
     "testing",
 ]
 
@@ -115,6 +118,7 @@ _HOMES = {
     "IterableOptions": "application.iterabletype",
     "Job": "protocol.payload",
     "JobFilter": "application.logs",
+    "JobProgress": "protocol.progress",
     "JobType": "application.jobtype",
     "Launcher": "worker.process.launcher",
     "Options": "protocol.normalize",
@@ -123,6 +127,7 @@ _HOMES = {
     "Result": "protocol.results",
     "WorkerConfig": "application.config",
     "current_job": "application.current",
+    "report_progress": "application.current",
 }
 """Name to module, for the names that are neither errors nor modules of their own."""
 

@@ -25,6 +25,7 @@ from jobwire.protocol.normalize import (
     Options,
     ReadyPayload,
 )
+from jobwire.protocol.progress import JobProgress
 from jobwire.protocol.results import Result
 from jobwire.protocol.times import When
 
@@ -290,6 +291,20 @@ class AsyncClient(AsyncClosing):
             RedisTrouble: The result could not be read.
         """
         return await self.redis.run(self._producer.result(jid, timeout, self._key_waiter))
+
+    async def progress(self, jid: str) -> JobProgress | None:
+        """Return how far a job is that calls `report_progress`. [X-PROG-6]
+
+        Workers write it with each heartbeat, every 10 s, and once after the end of the job. It is
+        kept for a day.
+
+        Returns:
+            The last progress, also of a job that has ended; None if there is none.
+
+        Raises:
+            RedisTrouble: It could not be read.
+        """
+        return await self.redis.run(self._producer.progress(jid))
 
     async def close(self) -> None:
         """Close the connections, after a last attempt to write the jobs of a buffer."""

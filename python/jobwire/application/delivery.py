@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 from jobwire.protocol.normalize import ReadyPayload
+from jobwire.protocol.progress import JobProgress
 from jobwire.protocol.wire import Local, Op
 
 __all__ = ["Bridge", "Deferral", "Delivery", "Transport", "defer", "deliver"]
@@ -27,6 +28,9 @@ class Delivery(Protocol):
 
     def result(self, jid: str) -> bytes | None:
         """Return the stored result of a job, if there is one. [X-RESULT-7]"""
+
+    def progress(self, jid: str) -> JobProgress | None:
+        """Return the progress that a job has reported, if there is one. [X-PROG-6]"""
 
 
 class Deferral(Protocol):

@@ -16,7 +16,7 @@ from jobwire.application import middleware
 from jobwire.application.delivery import Transport, defer, deliver
 from jobwire.connection.key_waiter import KeyWaiter
 from jobwire.errors import ConfigError, InvalidJob, NoReply, RedisRefused, RedisUnreachable
-from jobwire.protocol import active_job, cancelling, times
+from jobwire.protocol import active_job, cancelling, progress, times
 from jobwire.protocol.arguments import StrictArgs, check_args
 from jobwire.protocol.compression import compress
 from jobwire.protocol.expiry import EXPIRES_AT
@@ -31,6 +31,7 @@ from jobwire.protocol.normalize import (
     build,
     finalize,
 )
+from jobwire.protocol.progress import JobProgress
 from jobwire.protocol.pushing import bulk_times, detect_generation, push, push_bulk
 from jobwire.protocol.results import Result, is_final, read
 from jobwire.protocol.template import Template
@@ -415,6 +416,12 @@ class Producer:
             )
             text = later or (yield command("GET", key))
         return None if text is None else read(jid, text)
+
+    def progress(self, jid: str) -> Op[JobProgress | None]:
+        """Return the progress that a job has reported. [X-PROG-6]"""
+        if self._transport.overrides:
+            return self._transport.overrides[-1].progress(jid)
+        return progress.read((yield command("GET", self.keys.progress(jid))))
 
     def _too_large(self, class_name: str, field: str, job: ReadyPayload) -> InvalidJob:
         problem = (

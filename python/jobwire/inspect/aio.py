@@ -25,6 +25,7 @@ from jobwire.protocol import cancelling, heartbeat, metrics
 from jobwire.protocol.dead_set import DeadSetLimits
 from jobwire.protocol.iteration import Cancellation
 from jobwire.protocol.keys import Keys
+from jobwire.protocol.progress import JobProgress
 from jobwire.protocol.times import Generation, When, instant
 from jobwire.protocol.wire import Op
 
@@ -268,6 +269,10 @@ class AsyncInspector(AsyncClosing):
     async def iterations(self, jids: Sequence[str]) -> list[IterationState]:
         """Return how far those of these jobs are that are iterable and have begun. [ITER-1]"""
         return await self._run(progress.states(self._keys, jids))
+
+    async def progress(self, jids: Sequence[str]) -> dict[str, JobProgress]:
+        """Return the progress of those of these jobs that have reported it. [X-PROG-6]"""
+        return await self._run(progress.reported(self._keys, jids))
 
     async def all_iterations(self) -> AsyncIterator[IterationState]:
         """Go through all states of iterable jobs. Looks at every key in the database."""

@@ -6,15 +6,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
 from jobwire.errors import ConfigError
 from jobwire.inspect.entry import Entry, entry
+from jobwire.inspect.progress import reported
 from jobwire.inspect.reading import ask, decode_json, items, name, number, raw, text, whole
 from jobwire.inspect.summary import members
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.payload import encode
+from jobwire.protocol.progress import JobProgress
 from jobwire.protocol.reliable import private_queue, scan_private
 from jobwire.protocol.wire import Batch, Op, command
 
@@ -31,6 +33,7 @@ __all__ = [
     "private_owners",
     "processes",
     "read_process",
+    "read_works",
     "recoveries",
     "signal",
     "work_records",
@@ -109,6 +112,7 @@ class Work:
         queue: The queue that the job came from.
         run_at: Time of its start in epoch seconds, or None.
         job: The job.
+        progress: The last report of this execution; None if there is none.
     """
 
     identity: str
@@ -116,6 +120,7 @@ class Work:
     queue: str
     run_at: float | None
     job: Entry
+    progress: JobProgress | None = None
 
 
 class WorkRecord(NamedTuple):
@@ -181,8 +186,21 @@ def processes(keys: Keys) -> Op[list[ProcessInfo]]:
 
 def works(keys: Keys) -> Op[list[Work]]:
     """Return the jobs in execution, oldest first. [INSP-12] [INSP-18] [INSP-31]"""
-    records = yield from work_records(keys)
-    return [record.read() for record in records]
+    return (yield from read_works(keys, (yield from work_records(keys))))
+
+
+def read_works(keys: Keys, records: Sequence[WorkRecord]) -> Op[list[Work]]:
+    """Return the jobs of these records, with their progress. [X-PROG-6] [X-PROG-7]"""
+    read = [record.read() for record in records]
+    jids = list({work.job.jid: None for work in read if work.job.jid})
+    progress = yield from reported(keys, jids)
+
+    def of(work: Work) -> JobProgress | None:
+        one = progress.get(work.job.jid or "")
+        # An older one is that of an execution before this one.
+        return one if one is not None and one.at >= (work.run_at or 0.0) else None
+
+    return [replace(work, progress=of(work)) for work in read] if progress else read
 
 
 def work_records(keys: Keys) -> Op[list[WorkRecord]]:

@@ -1,4 +1,4 @@
-"""States of iterable jobs. [ITER-1]"""
+"""Progress of jobs: states of iterable jobs, and reports of any job. [ITER-1] [X-PROG-6]"""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from jobwire.inspect.reading import ask, decode_json, items, name, number, text, whole
+from jobwire.inspect.reading import ask, decode_json, items, name, number, raw, text, whole
+from jobwire.protocol import progress
 from jobwire.protocol.keys import Keys
+from jobwire.protocol.progress import JobProgress
 from jobwire.protocol.wire import Op, command
 
-__all__ = ["IterationState", "find_states", "states"]
+__all__ = ["IterationState", "find_states", "reported", "states"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +34,15 @@ class IterationState:
     runtime: float
     cancelled_at: float | None
     problem: str | None = None
+
+
+def reported(keys: Keys, jids: Sequence[str]) -> Op[dict[str, JobProgress]]:
+    """Return the progress of those of these jobs that have reported it, in one round trip."""
+    if not jids:
+        return {}
+    (reply,) = yield from ask([command("MGET", *(raw(keys.progress(jid)) for jid in jids))])
+    read = {jid: progress.read(text) for jid, text in zip(jids, items(reply), strict=False)}
+    return {jid: one for jid, one in read.items() if one is not None}
 
 
 def states(keys: Keys, jids: Sequence[str]) -> Op[list[IterationState]]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.ordering import QueueOrder
-from jobwire.protocol.payload import encode
+from jobwire.protocol.payload import Job, encode
+from jobwire.protocol.progress import JobProgress, writes
 from jobwire.protocol.wire import Arg, Batch, Command, ErrorReply, Op, command
 
 __all__ = [
@@ -39,11 +40,15 @@ class CapsuleShape:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """A job that is being executed; `run_at` is the epoch second of its start."""
+    """A job that is being executed; `run_at` is the epoch second of its start.
+
+    `job` is the job as its own code sees it, which has its progress.
+    """
 
     queue: str
     text: bytes
     run_at: float
+    job: Job | None = None
 
     def record(self) -> bytes:
         """Return the work record, a JSON object with the payload as a string in it. [BEAT-17]"""
@@ -67,6 +72,7 @@ class HeartbeatSample:
         quiet: True if the process fetches no more jobs.
         rss: Resident memory in KiB.
         rtt_us: Round trip of a PING, in microseconds.
+        progress: Job id to the progress that the job has reported.
     """
 
     now: float
@@ -74,6 +80,7 @@ class HeartbeatSample:
     quiet: bool
     rss: int
     rtt_us: int
+    progress: Mapping[str, JobProgress] = field(default_factory=dict)
 
 
 class Answer(NamedTuple):
@@ -135,9 +142,9 @@ def beat(
     *,
     owner: bool = False,
 ) -> Op[Answer]:
-    """Write the work records, then renew the lease.
+    """Write the work records and the progress of jobs, then renew the lease.
 
-    [BEAT-1] [BEAT-3] [BEAT-5] [BEAT-9] [BEAT-14] [BEAT-15] [SIG-4]
+    [BEAT-1] [BEAT-3] [BEAT-5] [BEAT-9] [BEAT-14] [BEAT-15] [SIG-4] [X-PROG-4]
 
     The beat of an `owner` of private entries also names the owner and counts the entries. [REL-8]
     """
@@ -147,7 +154,7 @@ def beat(
         records = [part for tid, job in sample.works.items() for part in (tid, job.record())]
         for name in names:
             work += (command("HSET", name, *records), command("EXPIRE", name, LEASE_S))
-    yield Batch(work, atomic=True)
+    yield Batch([*work, *writes(keys, sample.progress)], atomic=True)
 
     process = keys.process(identity)
     fields: dict[str, Arg] = {
@@ -178,15 +185,18 @@ def beat(
     )
 
 
-def retire(keys: Keys, identity: str) -> Op[None]:
+def retire(
+    keys: Keys, identity: str, progress: Mapping[str, JobProgress] | None = None
+) -> Op[None]:
     """Leave the set of processes; the hash stays until it expires, as with Sidekiq.
 
-    [BEAT-7] [BEAT-20]
+    The progress of jobs that ended since the last beat is written. [BEAT-7] [BEAT-20] [X-PROG-5]
     """
     yield Batch(
         [
             command("SREM", keys.processes, identity),
             command("UNLINK", keys.work(identity), keys.old_work(identity)),
+            *writes(keys, progress or {}),
         ],
         atomic=True,
     )

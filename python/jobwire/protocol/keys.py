@@ -113,6 +113,10 @@ class Keys:
         """STRING of the result of a job that keeps it. [X-RESULT-3]"""
         return f"{self.namespace}jobwire:result:{jid}"
 
+    def progress(self, jid: str) -> str:
+        """STRING of the progress that a job has reported. [X-PROG-1]"""
+        return f"{self.namespace}jobwire:progress:{jid}"
+
     def task(self, jid: str) -> str:
         """HASH of the record of a task of Django that keeps its result. [KEY-5]"""
         return f"{self.namespace}jobwire:task:{jid}"

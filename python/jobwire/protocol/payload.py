@@ -10,6 +10,7 @@ import msgspec
 
 from jobwire.errors import MalformedPayload
 from jobwire.protocol.arguments import MAX_DEPTH
+from jobwire.protocol.progress import JobProgress
 
 __all__ = ["Job", "LazyJob", "can_append", "decode", "edit", "encode"]
 
@@ -52,9 +53,10 @@ class Job:
         value: The value that the function of the job returned; None before that. [X-RESULT-3]
         cancelled: True as soon as the job was cancelled while it runs. A job that looks at this
             raises `Cancelled` to end. [X-CANCEL-6]
+        progress: The last report of the running job; None before that. [X-PROG-1]
     """
 
-    __slots__ = ("cancelled", "fields", "queue", "text", "value")
+    __slots__ = ("cancelled", "fields", "progress", "queue", "text", "value")
 
     def __init__(self, text: bytes, fields: dict[str, Any], queue: str) -> None:
         self.text = text
@@ -62,6 +64,7 @@ class Job:
         self.queue = queue
         self.value: object = None
         self.cancelled = False
+        self.progress: JobProgress | None = None
 
     def __repr__(self) -> str:
         return f"<Job {self.class_name} jid={self.jid} queue={self.queue}>"
@@ -156,6 +159,7 @@ class LazyJob(Job):
         self.queue = queue
         self.value: object = None
         self.cancelled = False
+        self.progress: JobProgress | None = None
         self._fields: dict[str, Any] | None = None
         self._raw: dict[str, msgspec.Raw] | None = None
 

@@ -21,6 +21,7 @@ from jobwire.application.jobtype import JobType
 from jobwire.protocol import active_job, times
 from jobwire.protocol.normalize import ReadyPayload
 from jobwire.protocol.payload import Job, decode, edit, encode
+from jobwire.protocol.progress import JobProgress
 from jobwire.protocol.results import keep_of, result_to_store, value_members
 from jobwire.protocol.times import When
 from jobwire.worker.execute.compiled_job import CompiledJob, JobTable
@@ -85,6 +86,7 @@ class Jobs:
         self._waiting: list[EnqueuedJob] = []
         self._performed: list[EnqueuedJob] = []
         self._results: dict[str, bytes] = {}
+        self._ran: dict[str | None, Job] = {}  # by job id, as their own code has seen them
 
     def __len__(self) -> int:
         self._settle()
@@ -143,6 +145,7 @@ class Jobs:
         with self._lock:
             self._waiting.clear()
             self._performed.clear()
+            self._ran.clear()
             self.cancelled.clear()
 
     def _filter(
@@ -231,6 +234,11 @@ class Jobs:
         """Return the result of a job that ran here and returned."""
         return self._results.get(jid)
 
+    def progress(self, jid: str) -> JobProgress | None:
+        """Return what a job that ran here has reported last."""
+        job = self._ran.get(jid)
+        return None if job is None else job.progress
+
     def close(self) -> None:
         """End the event loop that ran async jobs, if there was one."""
         self._loop.close(self._app.aclose)
@@ -279,6 +287,7 @@ class Jobs:
         self._performed.append(job)
 
     def _compiled(self, job: Job, loop: AsyncLoop) -> CompiledJob:
+        self._ran[job.jid] = job
         # Compiled for each job, so that middleware that a test has just added takes effect.
         return JobTable(self._app, loop, None, _StatelessIterations()).find(job)
 
@@ -420,6 +429,9 @@ class _Refusal:
 
     def result(self, jid: str) -> bytes | None:
         raise AssertionError(f"a test asked for the result of job {jid} in Redis")
+
+    def progress(self, jid: str) -> JobProgress | None:
+        raise AssertionError(f"a test asked for the progress of job {jid} in Redis")
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from decimal import Decimal
 from pathlib import Path
 from uuid import UUID
 
-from jobwire import App, Job, Shutdown, TryAgain, current_job
+from jobwire import App, Job, Shutdown, TryAgain, current_job, report_progress
 
 app = App()
 
@@ -181,3 +181,13 @@ def channel(data: str) -> None:
         os.write(number, bytes.fromhex(data))
     else:
         os.close(number)
+
+
+@app.job(name="Reports", isolated=True)
+def reports(path: str) -> None:
+    """Report often, wait for a file, and report once more."""
+    for number in range(100_000):
+        report_progress(number, 100_000)
+    while not os.path.exists(path):
+        time.sleep(0.01)
+    report_progress(100_000, 100_000)

@@ -122,7 +122,8 @@ def job(
             return EXIT_OK
         states = inspector.iterations([jid])
         state = states[0] if states else None
-        output.show(views.one_job(entry, state, time.time()), as_json=False)
+        progress = inspector.progress([jid]).get(jid)
+        output.show(views.one_job(entry, state, time.time(), progress), as_json=False)
     return EXIT_OK
 
 

@@ -6,6 +6,8 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
+from msgspec.structs import asdict
+
 from jobwire.cli.table import Cell, Column, Moment, Styled, Table
 from jobwire.console.ops.results import StoredResult
 from jobwire.inspect import (
@@ -19,6 +21,7 @@ from jobwire.inspect import (
 )
 from jobwire.inspect.formats import clean, cut, duration, iso
 from jobwire.protocol.metrics import BOUNDS, Totals
+from jobwire.protocol.progress import JobProgress
 from jobwire.protocol.times import Generation
 from jobwire.text import counted
 
@@ -170,7 +173,9 @@ def jobs(
     )
 
 
-def one_job(entry: Entry, state: IterationState | None, now: float) -> Table:
+def one_job(
+    entry: Entry, state: IterationState | None, now: float, progress: JobProgress | None = None
+) -> Table:
     """Show all details of one job."""
     facts: list[tuple[str, Cell]] = [
         ("job id", clean(entry.jid or "-")),
@@ -205,6 +210,11 @@ def one_job(entry: Entry, state: IterationState | None, now: float) -> Table:
         ]
         if state.cancelled_at is not None:
             facts.append(("cancelled", Moment(state.cancelled_at, now, both=True)))
+    if progress is not None:
+        facts += [
+            ("progress", clean(progress.summary)),
+            ("reported", Moment(progress.at, now, both=True)),
+        ]
     if entry.problem:
         facts.append(("problem", Styled(clean(entry.problem), "red")))
     facts.append(("payload", clean(entry.text)))
@@ -273,11 +283,13 @@ def processes(inspector: Inspector, now: float) -> Table:
 def works(inspector: Inspector, only: Filter, now: float) -> Table:
     """Show the jobs in execution."""
     works = [work for work in inspector.works() if only.matches(work.job, now=now)]
+    told = any(work.progress for work in works)
     return Table(
         f"{counted(len(works), 'job')} in execution",
         [
             Column("started", "right"),
             *_JOB,
+            *([Column("progress", grow=True)] if told else []),
             Column("process", grow=True, spare=True),
             Column("thread", spare=True),
         ],
@@ -286,6 +298,7 @@ def works(inspector: Inspector, only: Filter, now: float) -> Table:
             Moment(work.run_at, now),
             *_job(work.job)[:3],
             clean(work.queue),
+            *([clean(work.progress.summary) if work.progress else "-"] if told else []),
             clean(work.identity),
             clean(work.thread),
         ),
@@ -295,6 +308,7 @@ def works(inspector: Inspector, only: Filter, now: float) -> Table:
             "queue": work.queue,
             "run_at": work.run_at,
             "job": entry_record(work.job),
+            "progress": work.progress and asdict(work.progress),
         },
         empty="none",
     )

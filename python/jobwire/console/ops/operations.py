@@ -40,10 +40,12 @@ from jobwire.console.ops.undo import Deleted, Undone, UndoRecord
 from jobwire.errors import ConfigError, JobwireError, NoReply
 from jobwire.inspect.entry import QUEUE, Entry, SetName
 from jobwire.inspect.filters import Filter
+from jobwire.inspect.progress import reported
 from jobwire.inspect.sync import Inspector
 from jobwire.protocol.iteration import Cancellation
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.periodic_entry import DEFAULT_NAMESPACE
+from jobwire.protocol.progress import JobProgress
 from jobwire.protocol.times import When
 from jobwire.protocol.wire import Batch, Op, command, once
 
@@ -210,6 +212,10 @@ class Operations:
     def result(self, jid: str) -> StoredResult | None:
         """Return the stored result of a job; None if it keeps none, has not ended or it expired."""
         return self._run(results.read(self._keys, jid))
+
+    def progress(self, jid: str) -> JobProgress | None:
+        """Return what a job has reported last about its progress; None if there is nothing."""
+        return self._run(reported(self._keys, [jid])).get(jid)
 
     def given_up(self) -> list[str]:
         """Return the processes without a heartbeat for so long that others have taken their jobs.

@@ -10,7 +10,7 @@ from typing import cast
 
 from jobwire.console.ops.selection import check_place, place_key
 from jobwire.inspect.entry import QUEUE, Entry, SetName, entry
-from jobwire.inspect.processes import InFlightSummary, Work, held_by, work_records
+from jobwire.inspect.processes import InFlightSummary, Work, held_by, read_works, work_records
 from jobwire.inspect.reading import ask, items, raw, score, whole
 from jobwire.inspect.sets import fetch
 from jobwire.inspect.summary import members
@@ -79,7 +79,8 @@ class HeldPage:
 def running(keys: Keys, *, start: int, count: int) -> Op[RunningPage]:
     """Return some of the jobs in execution; only the jobs of the page are decoded."""
     records = yield from work_records(keys)
-    return RunningPage(len(records), [one.read() for one in records[start : start + count]])
+    works = yield from read_works(keys, records[start : start + count])
+    return RunningPage(len(records), works)
 
 
 def held(keys: Keys, *, start: int, count: int, most: int) -> Op[HeldPage]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import parse_qsl, quote, unquote, unquote_to_bytes, urlencode
 
+from msgspec.structs import replace
 from starlette.requests import Request
 
 from jobwire.console.ops.operations import Operations
@@ -14,8 +15,10 @@ from jobwire.console.ops.roles import Action
 from jobwire.console.web.access import Visitor
 from jobwire.console.web.jobs import JobView, job_view
 from jobwire.console.web.labels import journal_target
+from jobwire.console.web.redaction import HIDDEN
 from jobwire.errors import ConfigError
 from jobwire.inspect.entry import Entry, SetName
+from jobwire.protocol.progress import JobProgress
 
 if TYPE_CHECKING:
     from jobwire.console.web.site import Site
@@ -201,6 +204,15 @@ class RequestContext:
         """Return those of the fields of a payload, or of values that belong to a job, to show."""
         redact = self.site.redact
         return fields if redact is None else redact(self.visitor, fields)
+
+    def progress(
+        self, progress: JobProgress | None, fields: Mapping[str, Any]
+    ) -> JobProgress | None:
+        """Return the progress of a job with these fields, with a note that the visitor may see."""
+        if progress is None:
+            return None
+        note = self.visible_fields({**fields, "note": progress.note}).get("note", HIDDEN)
+        return replace(progress, note=note if isinstance(note, str) else HIDDEN)
 
     def target(self, target: str) -> str:
         """Return the target of an entry of the journal as the visitor may see it."""

@@ -16,6 +16,7 @@ from jobwire.errors import RedisRefused, RedisTrouble
 from jobwire.protocol.heartbeat import LEASE_S, HeartbeatSample, Work, beat, prune, retire
 from jobwire.protocol.key_types import explained
 from jobwire.protocol.keys import Keys
+from jobwire.protocol.progress import JobProgress
 from jobwire.protocol.reliable import name_owners, recover, resign
 from jobwire.protocol.wire import command, once
 from jobwire.text import counted
@@ -23,6 +24,7 @@ from jobwire.worker.background.audit import Audit
 from jobwire.worker.background.lifelock import LifeLock
 from jobwire.worker.base.outage import Outage
 from jobwire.worker.base.timings import DEFAULT_TIMINGS, Timings
+from jobwire.worker.outcome.ended_progress import EndedProgress
 
 __all__ = ["HeartbeatThread", "misleads", "rss"]
 
@@ -42,6 +44,7 @@ class HeartbeatThread:
         info: The static part of the heartbeat.
         concurrency: Number of jobs that the process runs at the same time.
         works: Returns the running jobs, by thread id.
+        ended_progress: The progress of jobs that ended since the last beat.
         quiet: Returns True if fetching has stopped.
         on_signal: Called with the name of a signal that came through Redis. [SIG-4] [SIG-10]
         on_beat: Called with every beat, for other regular work.
@@ -66,6 +69,7 @@ class HeartbeatThread:
         info: bytes,
         concurrency: int,
         works: Callable[[], Mapping[str, Work]],
+        ended_progress: EndedProgress,
         quiet: Callable[[], bool],
         on_signal: Callable[[str], None],
         on_beat: Callable[[], None],
@@ -80,6 +84,7 @@ class HeartbeatThread:
         self.info = info
         self._concurrency = concurrency
         self._works = works
+        self._ended_progress = ended_progress
         self._quiet = quiet
         self._on_signal = on_signal
         self._on_beat = on_beat
@@ -139,12 +144,15 @@ class HeartbeatThread:
                 return
             sent_at = time.perf_counter()
             self._redis.run(once(command("PING")))
+            works = self._works()
+            ended = self._ended_progress.waiting()
             sample = HeartbeatSample(
                 now=time.time(),
-                works=self._works(),
+                works=works,
                 quiet=self._quiet(),
                 rss=rss(),
                 rtt_us=int((time.perf_counter() - sent_at) * 1e6),
+                progress=ended | _progress(works),
             )
             self._held = 1  # have the audit look, in case this fails
             answer = self._redis.run(
@@ -153,6 +161,7 @@ class HeartbeatThread:
                     owner=self._recovers,
                 )
             )
+            self._ended_progress.written(ended)
             self._held = answer.held
             if answer.anew and self._beaten:
                 self.doubt_leases("the lease of this process had ended")
@@ -175,7 +184,8 @@ class HeartbeatThread:
         self._stop.set()
         try:
             with self._one_at_a_time:  # a beat under way would add the process again
-                self._redis.run(retire(self._keys, self._identity))
+                ended = self._ended_progress.waiting()
+                self._redis.run(retire(self._keys, self._identity, ended))
                 if self._recovers:
                     self._redis.run(resign(self._keys, self._identity, now=time.time()))
                     self._life.release()
@@ -281,6 +291,12 @@ class HeartbeatThread:
             self.close()
         except RedisTrouble as error:
             _log.warning("cannot leave the set of processes: %s", error)
+
+
+def _progress(works: Mapping[str, Work]) -> dict[str, JobProgress]:
+    """Return the progress of the running jobs that have reported one, by job id."""
+    jobs = (work.job for work in works.values())
+    return {job.jid: job.progress for job in jobs if job and job.progress and job.jid}
 
 
 def misleads(shown: int, works: Mapping[str, Work], since: float) -> bool:

@@ -15,6 +15,7 @@ import importlib
 import importlib.util
 import math
 import os
+import select
 import signal
 import socket
 import sys
@@ -36,6 +37,7 @@ from jobwire.application.functions import check_result
 from jobwire.application.jobtype import JobType
 from jobwire.errors import Cancelled, JobCrashed, Shutdown, Snooze, TryAgain
 from jobwire.protocol.payload import Job
+from jobwire.protocol.progress import JobProgress
 from jobwire.protocol.results import keep_of, keep_seconds, value_members
 from jobwire.worker.execute.failure import describe, trace_of
 from jobwire.worker.execute.joblog import LogFormat, set_up
@@ -46,6 +48,7 @@ __all__ = [
     "Interrupt",
     "Raised",
     "Ready",
+    "Reported",
     "Task",
     "Unfit",
     "find_job",
@@ -54,6 +57,7 @@ __all__ = [
     "serve",
 ]
 
+PROGRESS_INTERVAL_S = 1.0  # between two looks at the progress of the running job
 EXIT_TIMEOUT_S = 3.0  # after which an idle child is killed, if threads of jobs keep it alive
 _PR_SET_PDEATHSIG = 1
 _LENGTH = 4
@@ -109,6 +113,13 @@ class Done(msgspec.Struct, tag=True):
     """From the child: the job returned; `members` of its result, if the job keeps it."""
 
     members: bytes = b""
+    progress: JobProgress | None = None
+
+
+class Reported(msgspec.Struct, tag=True):
+    """From the child: the running job has reported its progress."""
+
+    progress: JobProgress
 
 
 class Raised(msgspec.Struct, tag=True):
@@ -121,10 +132,11 @@ class Raised(msgspec.Struct, tag=True):
     traceback: str
     put_off: tuple[float, int] | None = None  # seconds and limit of a `Snooze`
     cancelled: bool = False
+    progress: JobProgress | None = None
 
 
 ToChild = Boot | Task | Interrupt
-FromChild = Ready | Unfit | Done | Raised
+FromChild = Ready | Unfit | Done | Raised | Reported
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(ToChild | FromChild).decode
 
@@ -193,6 +205,8 @@ class _JobRunner:
         self._interrupt = False  # True if the worker wants to interrupt the running job
         self._in_user_code = False  # True while the job's own code runs
         self._busy = False  # True from the arrival of a task to its answer
+        self._sending = threading.Lock()  # held while one of the two threads sends a frame
+        self._job: Job | None = None  # the running job; None while the answer is under way
         self._coroutine: asyncio.Task[Any] | None = None
         self._runner = asyncio.Runner()
 
@@ -229,13 +243,32 @@ class _JobRunner:
             self._runner.close()
 
     def _answer(self, message: FromChild) -> None:
-        try:
-            send(self._channel, message)
-        except OSError:  # the worker has ended, or the job has closed the channel
-            os._exit(1)
+        with self._sending:
+            self._job = None
+            try:
+                send(self._channel, message)
+            except OSError:  # the worker has ended, or the job has closed the channel
+                os._exit(1)
+
+    def _tell_progress(self, told: JobProgress | None) -> JobProgress | None:
+        """Send what the running job has reported since `told`; return what it reported last."""
+        with self._sending:
+            progress = None if self._job is None else self._job.progress
+            if progress is not None and progress is not told:
+                with suppress(OSError):  # the worker has ended, as this thread is about to see
+                    send(self._channel, Reported(progress))
+            return progress
 
     def _listen(self) -> None:
-        while (message := receive(self._channel)) is not None:
+        poll = select.poll()
+        poll.register(self._channel, select.POLLIN)
+        told: JobProgress | None = None
+        while True:
+            # The code of the job only keeps its progress; it may report a million times.
+            while not poll.poll(PROGRESS_INTERVAL_S * 1000 if self._busy else None):
+                told = self._tell_progress(told)
+            if (message := receive(self._channel)) is None:
+                break
             if isinstance(message, Task):
                 self._interrupt = False
                 self._busy = True
@@ -264,6 +297,7 @@ class _JobRunner:
     def _run(self, app: App, definition: JobType[..., Any], task: Task) -> Done | Raised:
         job = Job(task.text, msgspec.json.decode(task.fields), task.queue)
         function = definition.parameters.receiver(definition.function)
+        self._job = job
         with running(job):
             try:
                 try:
@@ -291,10 +325,12 @@ class _JobRunner:
                     traceback=_encodable(trace_of(error)),
                     put_off=(error.seconds, error.limit) if isinstance(error, Snooze) else None,
                     cancelled=isinstance(error, Cancelled),
+                    progress=job.progress,
                 )
         default = keep_seconds(definition.defaults.get("keep_result"))
         # Plain bytes, because the encoder does not take a subclass.
-        return Done(bytes(value_members(result)) if keep_of(job, default) else b"")
+        members = bytes(value_members(result)) if keep_of(job, default) else b""
+        return Done(members, job.progress)
 
     async def _await(self, app: App, function: Callable[..., Any], job: Job) -> Any:
         self._coroutine = asyncio.current_task()

@@ -49,6 +49,7 @@ from jobwire.worker.execute.isolation_child import (
     Interrupt,
     Raised,
     Ready,
+    Reported,
     Task,
     Unfit,
     find_job,
@@ -164,7 +165,7 @@ class Isolation:
         try:
             child = self._acquire(run)
             with child.output_of(job):
-                members = child.run(task, run, timeout)
+                members = child.run(task, run, timeout, job)
             if members:
                 job.value = Members(members)
         except JobwireError:
@@ -366,15 +367,17 @@ class _ChildProcess:
         self.kill()
         raise JobCrashed(f"their process cannot start: {reason}")
 
-    def run(self, task: Task, run: _Run, timeout: float | None) -> bytes:
+    def run(self, task: Task, run: _Run, timeout: float | None, job: Job) -> bytes:
         """Run a job in it, and return the members of its result; see `Isolation.run`."""
         try:
             with suppress(OSError):  # it has died; `_answer` finds out
                 send(self._channel, task)
-            answer = self._answer(run, timeout)
+            answer = self._answer(run, timeout, job)
         except BaseException:  # the time limit, or an exception raised in this thread
             self.kill()
             raise
+        if answer is not None and answer.progress is not None:
+            job.progress = answer.progress
         if run.kill_at is not None:
             if answer is None:
                 self.kill()
@@ -395,8 +398,10 @@ class _ChildProcess:
             )
         return answer.members
 
-    def _answer(self, run: _Run, timeout: float | None) -> Done | Raised | None:
+    def _answer(self, run: _Run, timeout: float | None, job: Job) -> Done | Raised | None:
         """Return the end of the job; None if its process died, or ignores an interruption.
+
+        Until then, the job gets the progress that its code reports.
 
         Raises:
             JobTimeout: The job has not ended in time.
@@ -420,6 +425,9 @@ class _ChildProcess:
                 raise JobTimeout(f"still running after {timeout:g} s; its process was killed")
             if poll.poll(left * 1000 + 1):
                 answer = self._receive()
+                if isinstance(answer, Reported):
+                    job.progress = answer.progress
+                    continue
                 return answer if isinstance(answer, Done | Raised) else None
             if not self.alive:
                 return None  # a process that it forked keeps the channel open

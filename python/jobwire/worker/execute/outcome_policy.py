@@ -10,7 +10,7 @@ import random
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeGuard, TypeVar
 
@@ -59,6 +59,7 @@ from jobwire.protocol.times import Generation, stamp
 from jobwire.worker.execute.execution import Execution
 from jobwire.worker.execute.failure import describe, user_trace
 from jobwire.worker.execute.joblog import ended, event
+from jobwire.worker.outcome.ended_progress import EndedProgress
 from jobwire.worker.outcome.sink import OutcomeSink
 
 __all__ = ["OutcomePolicy"]
@@ -80,6 +81,7 @@ class OutcomePolicy:
         max_retries: Number of retries of a job with `retry: true`.
         poison_limit: How often a job may be recovered from a dead process before it is killed.
         retries_unknown: True to retry a job of an unknown class without the option `retry`.
+        ended_progress: Keeps what a job has reported last.
     """
 
     app: App
@@ -88,6 +90,7 @@ class OutcomePolicy:
     max_retries: int
     poison_limit: int
     retries_unknown: bool
+    ended_progress: EndedProgress = field(default_factory=EndedProgress)
 
     def began(self, execution: Execution) -> None:
         """Log that the current job starts."""
@@ -104,6 +107,8 @@ class OutcomePolicy:
         """
         try:
             job, compiled, seconds = execution.job, execution.compiled, execution.seconds
+            if job.progress is not None:
+                self.ended_progress.add(job)
             after = compiled.finish(job) if compiled.finish is not None else None
             if error is None:
                 if execution.logged:

@@ -118,7 +118,8 @@ class Processor:
         execution = self._execution
         if execution is None:
             return None
-        return Work(execution.held.queue, execution.held.text, execution.began_at)
+        held = execution.held
+        return Work(held.queue, held.text, execution.began_at, execution.job)
 
     @property
     def hangs(self) -> bool:

@@ -201,7 +201,7 @@ class Tasks:
     async def _run(self, execution: Execution, call: _Call) -> None:
         held = execution.held
         name = self._names.pop() if self._names else f"{self._prefix}{len(self._works)}"
-        self._works[name] = Work(held.queue, held.text, execution.began_at)
+        self._works[name] = Work(held.queue, held.text, execution.began_at, execution.job)
         error: BaseException | None = None
         started = time.perf_counter()
         try:

@@ -50,6 +50,7 @@ from jobwire.worker.execute.compiled_job import CancelledIds, JobTable
 from jobwire.worker.execute.event_loop import CLEANUP_TIMEOUT_S, AsyncLoop
 from jobwire.worker.execute.iterating import Iterations
 from jobwire.worker.execute.outcome_policy import OutcomePolicy
+from jobwire.worker.outcome.ended_progress import EndedProgress
 from jobwire.worker.outcome.immediate_sink import ExecutionCounts
 from jobwire.worker.process.capsule import Capsule
 from jobwire.worker.process.fetch_mode import BasicMode, FetchMode, ReliableMode
@@ -130,6 +131,7 @@ class Launcher:
             max_runtime=config.max_iteration_runtime,
         )
         self._job_table = JobTable(app, self._loop, self._isolation, iterations)
+        ended_progress = EndedProgress()
         outcome_policy = OutcomePolicy(
             app,
             self._mode.sink,
@@ -137,6 +139,7 @@ class Launcher:
             max_retries=config.max_retries,
             poison_limit=config.poison_limit,
             retries_unknown=config.unknown_jobs == "retry",
+            ended_progress=ended_progress,
         )
         self._capsules = []
         self._cancelled_ids = CancelledIds()
@@ -181,6 +184,7 @@ class Launcher:
             info=self._describe(),
             concurrency=config.concurrency,
             works=self.works,
+            ended_progress=ended_progress,
             quiet=self._quiet.is_set,
             on_signal=on_signal or self._obey,
             on_beat=self._on_beat,

@@ -37,6 +37,7 @@ JOBS = [
     Column("runs", 8, right=True),
     Column("class", 24),
     Column("arguments", 0),
+    Column("progress", 24),
     Column("queue", 14),
     Column("process", 26, spare=True),
 ]
@@ -153,6 +154,7 @@ def _work_cells(one: Work, now: float) -> tuple[Part, ...]:
         "-" if one.run_at is None else duration(max(now - one.run_at, 0.0)),
         Cell(shown(job.display_class or "?", 60), "name"),
         shown(job.text) if job.problem else one_line(job.display_args),
+        "" if one.progress is None else shown(one.progress.summary, 60),
         shown(one.queue, 40),
         shown(one.identity, 60),
     )

@@ -24,6 +24,7 @@ from jobwire.console.top.styled_text import Cell, Part, joined, shown
 from jobwire.inspect.display import CANCELLED
 from jobwire.inspect.entry import QUEUE, Entry
 from jobwire.inspect.formats import ago, clean, duration, iso
+from jobwire.protocol.progress import JobProgress
 from jobwire.text import visible
 
 __all__ = ["JobView"]
@@ -47,6 +48,7 @@ class JobData:
 
     explained: Explanation
     result: StoredResult | None
+    progress: JobProgress | None
 
 
 class JobView(DataScreen[JobData]):
@@ -90,7 +92,9 @@ class JobView(DataScreen[JobData]):
             explained = operations.explain(self.jid, known=known)
         else:
             explained = operations.explain(self.jid, examine=EXAMINED, in_sets=EXAMINED)
-        return JobData(explained, operations.result(self.jid) if self.jid else None)
+        if not self.jid:
+            return JobData(explained, None, None)
+        return JobData(explained, operations.result(self.jid), operations.progress(self.jid))
 
     def _still(self) -> Whereabouts | None:
         """Return the known place if the job is still there; look in a queue no further."""
@@ -125,6 +129,9 @@ class JobView(DataScreen[JobData]):
         job = explained.places[0].job if explained.places else None
         now = self.context.clock()
         lines: list[list[Part]] = [*_places(explained, now), [""], *_reasons(explained)]
+        if data.progress is not None:
+            told = f"{shown(data.progress.summary, MAX_LINE_CHARS)}, {ago(data.progress.at, now)}"
+            lines += [[""], [Cell("progress ", "name"), told]]
         if result is not None:
             lines += [[""], *_result_lines(result, now)]
         if job is not None:

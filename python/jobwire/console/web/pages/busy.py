@@ -27,7 +27,10 @@ def show(context: RequestContext) -> Page:
             "processes": processes[start : start + PER_PAGE],
             "start": start,
             "total": len(processes),
-            "works": [(work, context.job(work.job)) for work in page.works],
+            "works": [
+                (work, context.job(work.job), context.progress(work.progress, work.job.fields))
+                for work in page.works
+            ],
             "running": running,
             "jobs": page.total,
             "step": PER_PAGE,

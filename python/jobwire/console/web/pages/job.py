@@ -86,6 +86,7 @@ def _page(context: RequestContext, jid: str, explained: Explanation) -> Page:
     first = places[0].job if places else None
     fields: Mapping[str, Any] = first.entry.fields if first else {}
     stored = context.operations.result(jid) if jid else None
+    reported = context.operations.progress(jid) if jid else None
     incomplete = any(reason.code == "search-incomplete" for reason in explained.reasons)
     return Page(
         "job.html",
@@ -102,9 +103,10 @@ def _page(context: RequestContext, jid: str, explained: Explanation) -> Page:
             "incomplete": incomplete and not context.asked("all"),
             "group": _group(context, first),
             "result": stored,
+            "progress": context.progress(reported, fields),
             "seen_result": _seen_result(context, stored, fields) if stored else {},
         },
-        status=200 if places or stored else 404,
+        status=200 if places or stored or reported else 404,
     )
 
 

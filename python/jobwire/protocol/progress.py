@@ -1,0 +1,107 @@
+"""The progress that a running job reports, as a JSON object at a key of the job. [X-PROG-1]"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from jobwire.errors import InvalidArgument
+from jobwire.protocol.keys import Keys
+from jobwire.protocol.wire import Command, command
+
+__all__ = ["KEEP_S", "MAX_NOTE_CHARS", "MAX_NUMBER", "JobProgress", "checked", "read", "writes"]
+
+KEEP_S = 86_400  # after the last write [X-PROG-3]
+MAX_NOTE_CHARS = 200  # [X-PROG-2]
+MAX_NUMBER = 2**53  # every reader of JSON keeps integers up to here exact
+
+
+class JobProgress(msgspec.Struct, frozen=True):  # made more often than written; see Execution
+    """One report of a job.
+
+    Attributes:
+        done: The part of the work that is done, in the unit of `total`.
+        total: The whole work; None if it is not known.
+        note: A short text for people, such as the name of the step.
+        at: Epoch second of the report.
+    """
+
+    done: int | float
+    total: int | float | None = None
+    note: str = ""
+    at: float = 0.0
+
+    @property
+    def fraction(self) -> float | None:
+        """The part that is done, from 0 to 1; None without a total."""
+        if self.total is None:
+            return None
+        return min(self.done / self.total, 1.0) if self.total else 1.0
+
+    @property
+    def summary(self) -> str:
+        """The progress as a line for people, such as `3 of 10 (30 %): mails`."""
+        text = f"{self.done:,}"
+        if self.fraction is not None:
+            # Rounded down, so that 100 % means that all is done.
+            text += f" of {self.total:,} ({int(self.fraction * 100)} %)"
+        return f"{text}: {self.note}" if self.note else text
+
+
+def checked(done: int | float, total: int | float | None, note: str, *, at: float) -> JobProgress:
+    """Return a progress that a job reports; a longer note is cut. [X-PROG-2]
+
+    Raises:
+        InvalidArgument: A number or the note has another type or range.
+    """
+    for name, number in (("done", done), ("total", 0 if total is None else total)):
+        if _number(number) is None:
+            raise InvalidArgument(f"progress: {name} is {number!r}; pass a number from 0 to 2**53")
+    if not isinstance(note, str):
+        raise InvalidArgument(f"progress: note is {note!r}; pass a string")
+    return JobProgress(done, total, note[:MAX_NOTE_CHARS], at)
+
+
+def writes(keys: Keys, progress: Mapping[str, JobProgress]) -> list[Command]:
+    """Return the commands that store the progress of jobs, by job id. [X-PROG-1] [X-PROG-3]"""
+    return [
+        command("SET", keys.progress(jid), _text(one), "EX", KEEP_S)
+        for jid, one in progress.items()
+    ]
+
+
+def _text(progress: JobProgress) -> bytes:
+    fields: dict[str, object] = {"done": progress.done, "at": progress.at}
+    if progress.total is not None:
+        fields["total"] = progress.total
+    if progress.note:
+        # Lone surrogates have no UTF-8.
+        note = progress.note.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        fields["note"] = note
+    return msgspec.json.encode(fields)
+
+
+def read(text: object) -> JobProgress | None:
+    """Return a stored progress; None if there is none, or if the text is not one. [X-PROG-6]"""
+    try:
+        fields = msgspec.json.decode(text) if isinstance(text, bytes) else None
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+    done = _number(fields.get("done")) if isinstance(fields, dict) else None
+    if not isinstance(fields, dict) or done is None:
+        return None
+    note = fields.get("note")
+    return JobProgress(
+        done,
+        _number(fields.get("total")),
+        note[:MAX_NOTE_CHARS] if isinstance(note, str) else "",
+        float(_number(fields.get("at")) or 0.0),
+    )
+
+
+def _number(value: object) -> int | float | None:
+    """Return a number from 0 to `MAX_NUMBER`; None for another value, such as NaN."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return value if 0 <= value <= MAX_NUMBER else None
