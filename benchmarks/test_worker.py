@@ -113,7 +113,7 @@ def test_a_thousand_jobs_of_one_processor(
             *("t1", "bench", memory),
             tasks=None,
             job_table=job_table,
-            outcome_policy=OutcomePolicy(app, memory, lambda: 8, 25, 3, True),
+            outcome_policy=OutcomePolicy(app, Keys(), memory, lambda: 8, 25, 3, True),
             counters=metrics.for_thread(),
             watch=lambda: None,
             cancelled_ids=CancelledIds(),

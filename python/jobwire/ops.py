@@ -11,6 +11,7 @@ from jobwire.console.ops.journal import JournalEntry
 from jobwire.console.ops.locate import Whereabouts
 from jobwire.console.ops.operations import Operations
 from jobwire.console.ops.paging import PlacePage
+from jobwire.console.ops.parking import ParkedJob, Unparked
 from jobwire.console.ops.periodic import PeriodicOperations
 from jobwire.console.ops.roles import LOWEST_ROLE, ROLES, Action, Role
 from jobwire.console.ops.selection import Preview, Selection
@@ -33,6 +34,7 @@ __all__ = [
     "JournalEntry",
     "Limits",
     "Operations",
+    "ParkedJob",
     "PeriodicOperations",
     "PlacePage",
     "Preview",
@@ -42,6 +44,7 @@ __all__ = [
     "Severity",
     "UndoRecord",
     "Undone",
+    "Unparked",
     "Whereabouts",
 ]
 

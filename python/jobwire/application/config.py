@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
 from jobwire.errors import ConfigError
+from jobwire.protocol.foreign import FEATURES, POLICIES, Feature, ForeignPolicy
 from jobwire.protocol.periodic_entry import PeriodicEntry
 
 __all__ = [
@@ -21,7 +22,7 @@ __all__ = [
 
 MAX_WAIT_S = 1e9  # the operating system cannot wait much longer
 FetchMode = Literal["reliable", "basic"]
-UnknownJobs = Literal["retry", "sidekiq"]
+UnknownJobs = Literal["retry", "sidekiq", "park"]
 
 
 def parse_queues(specs: Sequence[str]) -> dict[str, int]:
@@ -112,8 +113,12 @@ class WorkerConfig:
     poison_limit: int = 3
     """Number of times that a job may crash its process before it goes to the dead set."""
     unknown_jobs: UnknownJobs = "retry"
-    """Fate of a job of an unknown class without `retry`: `retry` retries it like a job of a known
-    class; `sidekiq` drops it, as Sidekiq does. [RETRY-1]"""
+    """Fate of a job of an unknown class: `retry` fails it like a job of a known class; `sidekiq`
+    also, but drops it if it has no `retry`, as Sidekiq does; `park` sets it aside until a person
+    unparks it. [RETRY-1] [X-PARK-2]"""
+    foreign: Mapping[Feature, ForeignPolicy] = field(default_factory=lambda: dict(POLICIES))
+    """Feature of another product to the fate of its jobs: `park`, `run` or `fail`. Features that
+    are left out keep their default. [X-PARK-1]"""
     precise: bool = True
     """Run due jobs at their time, not at the next poll. It needs a server that tracks keys, and one
     connection more."""
@@ -234,6 +239,21 @@ def _queues(value: Any) -> str | None:
     return None
 
 
+def _foreign(value: Any) -> str | None:
+    if not isinstance(value, Mapping):
+        return f"{value!r} is not a mapping of features to park, run or fail"
+    for feature, policy in value.items():
+        if feature not in FEATURES:
+            return f"{feature!r} is not one of {', '.join(FEATURES)}"
+        if policy not in ("park", "run", "fail"):
+            return f"{policy!r} of {feature} is not one of park, run, fail"
+        if policy == "run" and feature in ("encrypt", "delayed"):
+            return (
+                f"{feature} cannot run: its arguments are written for other code; park or fail it"
+            )
+    return None
+
+
 def _capsules(value: Any) -> str | None:
     if not isinstance(value, Mapping):
         return f"{value!r} is not a mapping of names to capsules"
@@ -255,7 +275,8 @@ _RULES: Mapping[str, Rule] = {
     "processes": _whole(1),
     "memory_limit": _or_none(_whole(1)),
     "poison_limit": _whole(1),
-    "unknown_jobs": _one_of("retry", "sidekiq"),
+    "unknown_jobs": _one_of("retry", "sidekiq", "park"),
+    "foreign": _foreign,
     "precise": _boolean,
     "schedule": _entries,
     "periodic": _boolean,

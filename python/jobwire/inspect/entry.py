@@ -28,8 +28,8 @@ class Entry:
 
     Attributes:
         payload: The exact bytes, by which it is moved and removed. [INSP-4]
-        place: `queue:<name>`, `schedule`, `retry`, `dead`, `unreadable`, or `work`.
-        score: For a job in a set, the time at which it is due or died.
+        place: `queue:<name>`, `schedule`, `retry`, `dead`, `unreadable`, `parked`, or `work`.
+        score: For a job in a set, the time at which it is due, died or was parked.
         fields: The fields of the payload; empty if it cannot be read.
         fault: The error, if the payload cannot be read.
     """
@@ -133,8 +133,8 @@ class Entry:
 
     @property
     def since(self) -> float | None:
-        """Time of its death, of its first failure, or of its arrival in the queue."""
-        if self.place in ("dead", "unreadable"):
+        """Time of its death or parking, of its first failure, or of its arrival in the queue."""
+        if self.place in ("dead", "unreadable", "parked"):
             return self.score
         if self.place == "retry" and self.failed_at is not None:
             return self.failed_at

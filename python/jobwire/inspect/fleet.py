@@ -24,7 +24,7 @@ class Fleet:
         failed: Executions that failed.
         recovered: Jobs that went back to their queues because their process had died. [REL-12]
         late: Outcomes that came too late, because the job had been recovered. [REL-23]
-        sets: `scheduled`, `retry`, `dead` and `unreadable` to the number of members.
+        sets: `scheduled`, `retry`, `dead`, `unreadable` and `parked` to the number of members.
         overdue: `scheduled` and `retry` to the seconds for which the job that is due first has
             been due; 0 if no job is due.
         queues: All registered queues by name.
@@ -56,15 +56,16 @@ def fleet(keys: Keys, *, now: float) -> Op[Fleet]:
     commands = [
         *(command("GET", keys.stat(kind)) for kind in ("processed", "failed")),
         *(command("GET", key) for key in (keys.recovered, keys.lost)),
-        *(command("ZCARD", key) for key in (keys.schedule, keys.retry, keys.dead, keys.unreadable)),
+        *(command("ZCARD", key) for key in (keys.schedule, keys.retry, keys.dead)),
+        *(command("ZCARD", key) for key in (keys.unreadable, keys.parked)),
         *(command("ZRANGE", key, 0, 0, "WITHSCORES") for key in (keys.schedule, keys.retry)),
         *(command("SMEMBERS", key) for key in (keys.queues, keys.paused, keys.processes)),
     ]
     replies = yield from ask(commands)
     counters = [whole(reply) for reply in replies[:4]]
-    sizes = [whole(reply) for reply in replies[4:8]]
-    first_due = [_score(reply) for reply in replies[8:10]]
-    names, held_back, identities = ([name(each) for each in items(reply)] for reply in replies[10:])
+    sizes = [whole(reply) for reply in replies[4:9]]
+    first_due = [_score(reply) for reply in replies[9:11]]
+    names, held_back, identities = ([name(each) for each in items(reply)] for reply in replies[11:])
     paused = set(held_back)
     names.sort()
     identities.sort()
@@ -85,7 +86,7 @@ def fleet(keys: Keys, *, now: float) -> Op[Fleet]:
         failed=counters[1],
         recovered=counters[2],
         late=counters[3],
-        sets=dict(zip(("scheduled", "retry", "dead", "unreadable"), sizes, strict=True)),
+        sets=dict(zip(("scheduled", "retry", "dead", "unreadable", "parked"), sizes, strict=True)),
         overdue={
             of: 0.0 if due is None else max(now - due, 0.0)
             for of, due in zip(("scheduled", "retry"), first_due, strict=True)

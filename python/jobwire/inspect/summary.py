@@ -67,6 +67,7 @@ class Stats:
         retries: Jobs in the retry set.
         dead: Jobs in the dead set.
         unreadable: Members of `jobwire:unreadable`. [EXEC-4]
+        parked: Members of `jobwire:parked`. [X-PARK-3]
         processes: Registered processes; some of them may have just died.
         busy: Jobs in execution, as of the last heartbeats.
         default_latency: Seconds that the next job of queue `default` has waited. [INSP-2]
@@ -81,6 +82,7 @@ class Stats:
     retries: int
     dead: int
     unreadable: int
+    parked: int
     processes: int
     busy: int
     default_latency: float
@@ -105,15 +107,15 @@ def stats(keys: Keys, *, now: float) -> Op[Stats]:
         command("GET", keys.stat("processed")),
         command("GET", keys.stat("failed")),
         *(command("ZCARD", key) for key in (keys.schedule, keys.retry, keys.dead)),
-        command("ZCARD", keys.unreadable),
+        *(command("ZCARD", key) for key in (keys.unreadable, keys.parked)),
         command("LINDEX", keys.queue("default"), -1),
         *(command("LLEN", raw(keys.queue(queue))) for queue in queues),
         *(command("HGET", raw(keys.process(identity)), "busy") for identity in processes),
     ]
     replies = yield from ask(commands)
-    processed, failed, scheduled, retries, dead, unreadable = map(whole, replies[:6])
-    busy = replies[7 + len(queues) :]
-    sizes = [whole(reply) for reply in replies[7 : 7 + len(queues)]]
+    processed, failed, scheduled, retries, dead, unreadable, parked = map(whole, replies[:7])
+    busy = replies[8 + len(queues) :]
+    sizes = [whole(reply) for reply in replies[8 : 8 + len(queues)]]
     longest = sorted(zip(queues, sizes, strict=True), key=lambda pair: (-pair[1], pair[0]))
     return Stats(
         processed=processed,
@@ -123,9 +125,10 @@ def stats(keys: Keys, *, now: float) -> Op[Stats]:
         retries=retries,
         dead=dead,
         unreadable=unreadable,
+        parked=parked,
         processes=len(processes),
         busy=sum(whole(reply) for reply in busy),
-        default_latency=latency(replies[6], now),
+        default_latency=latency(replies[7], now),
         queues=dict(longest),
         problems=(*queue_problems, *process_problems, *problems(commands, replies)),
     )

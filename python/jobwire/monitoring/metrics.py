@@ -88,7 +88,7 @@ FLEET = (
         "jobwire_set_jobs",
         "gauge",
         ("set",),
-        "Jobs in the set: scheduled, retry, dead, unreadable.",
+        "Jobs in the set: scheduled, retry, dead, unreadable, parked.",
     ),
     Metric(
         "jobwire_set_overdue_seconds",

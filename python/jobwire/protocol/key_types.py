@@ -25,12 +25,13 @@ def explained(error: RedisRefused, keys: Keys, identity: str) -> Op[RedisRefused
 def _wrong(keys: Keys, identity: str) -> Op[list[str]]:
     """Return a sentence for each key of another type, among the keys of a worker process."""
     sets = (keys.processes, keys.owners, keys.queues, keys.paused)
-    sorted_sets = (keys.schedule, keys.retry, keys.dead, keys.unreadable, keys.returned_at)
+    sorted_sets = (keys.schedule, keys.retry, keys.dead, keys.unreadable, keys.parked)
     records = (keys.process(identity), keys.work(identity), keys.old_work(identity))
     expected = {
         **dict.fromkeys(sets, "set"),
-        **dict.fromkeys(sorted_sets, "zset"),
+        **dict.fromkeys((*sorted_sets, keys.returned_at), "zset"),
         **dict.fromkeys((*records, keys.private(identity), keys.returned), "hash"),
+        keys.parked_why: "hash",
         **dict.fromkeys((keys.recovery, keys.recovered, keys.lost, keys.cleanup_lock), "string"),
         keys.signals(identity): "list",
     }

@@ -29,6 +29,8 @@ class Keys:
     retry: str = field(init=False)  # ZSET payload -> next attempt [KEY-3]
     dead: str = field(init=False)  # ZSET payload -> time of death [KEY-3]
     unreadable: str = field(init=False)  # ZSET JSON, not an object -> time found [EXEC-4]
+    parked: str = field(init=False)  # ZSET payload -> time of parking [X-PARK-3]
+    parked_why: str = field(init=False)  # HASH SHA-1 of the payload -> reason [X-PARK-5]
     processes: str = field(init=False)  # SET of process identities [BEAT-1]
     cleanup_lock: str = field(init=False)  # STRING held by the pruner of `processes` [BEAT-8]
     owners: str = field(init=False)  # SET of identities with private entries [REL-14]
@@ -53,6 +55,8 @@ class Keys:
             ("retry", "retry"),
             ("dead", "dead"),
             ("unreadable", "jobwire:unreadable"),
+            ("parked", "jobwire:parked"),
+            ("parked_why", "jobwire:parked:why"),
             ("processes", "processes"),
             ("cleanup_lock", "process_cleanup"),
             ("owners", "jobwire:owners"),

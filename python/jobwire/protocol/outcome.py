@@ -14,7 +14,7 @@ from jobwire.protocol.wire import Command
 
 __all__ = ["DONE", "Counted", "Outcome", "Place", "after_decision"]
 
-Place: TypeAlias = Literal["retry", "schedule", "dead", "unreadable", "queue", ""]
+Place: TypeAlias = Literal["retry", "schedule", "dead", "unreadable", "parked", "queue", ""]
 """Where a job is stored: a sorted set, the queue that it came from, or nowhere."""
 
 Counted: TypeAlias = Literal["executed", "failed", "expired", ""]
@@ -27,8 +27,8 @@ class Outcome(msgspec.Struct, frozen=True):  # quicker to make than a dataclass
     Attributes:
         place: Where the job goes. The text goes to the head of a queue.
         text: The payload to store; empty without a place.
-        at: Epoch second that is the score in `retry` and `schedule`. In the dead set it is the
-            time of the step.
+        at: Epoch second that is the score in `retry`, `schedule` and `parked`. In the dead set it
+            is the time of the step.
         counted: The kind of the job for the counters. [STAT-1] [X-TIME-3]
         cancelled: Id whose mark as cancelled is removed, with the state of its iteration; empty
             for none. [X-CANCEL-5]
@@ -65,6 +65,8 @@ class Outcome(msgspec.Struct, frozen=True):  # quicker to make than a dataclass
                 return keys.dead
             case "unreadable":
                 return keys.unreadable
+            case "parked":
+                return keys.parked
         return keys.retry
 
 

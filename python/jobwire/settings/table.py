@@ -149,10 +149,19 @@ SETTINGS: dict[str, Setting] = {
             "unknown_jobs",
             types.TEXT,
             "--unknown-jobs",
-            "For a job of an unknown class that has no retry option: retry retries it; sidekiq "
-            "drops it, as Sidekiq does.",
+            "For a job of an unknown class: retry fails it; sidekiq also, but drops it if it has "
+            "no retry option, as Sidekiq does; park sets it aside.",
             "",
-            *("retry", "sidekiq"),
+            *("retry", "sidekiq", "park"),
+        ),
+        Setting(
+            "foreign",
+            types.FOREIGN,
+            ("--foreign",),
+            "For a job with encrypt, bid or expires_in, or of the classes of delayed extensions "
+            "(delayed): park sets it aside, run runs it, fail fails it; repeatable.",
+            WorkerConfig().foreign,
+            " ".join(f"{feature}={policy}" for feature, policy in WorkerConfig().foreign.items()),
         ),
         _worker(
             "max_iteration_runtime",

@@ -14,6 +14,7 @@ from typing import Any
 
 from jobwire.application.config import CapsuleConfig, check, parse_capsule, parse_queues
 from jobwire.errors import ConfigError
+from jobwire.protocol.foreign import POLICIES
 
 __all__ = [
     "TOO_DEEP",
@@ -170,6 +171,22 @@ def _plain(value: Any) -> Any:
     return _whole(value) if isinstance(value, Text) else value
 
 
+def _foreign(value: Any) -> Any:
+    """Return feature to policy, from a list of `feature=policy` or a mapping; others by default."""
+    if isinstance(value, Mapping):
+        given = {name: entry.value for name, entry in value.items()}
+    elif isinstance(value, str) or not isinstance(value, Sequence):
+        return value
+    else:
+        given = {}
+        for text in value:
+            name, equals, policy = str(text).partition("=")
+            if not equals:
+                raise ConfigError(f"foreign: {text!r} is not of the form FEATURE=POLICY")
+            given[name] = policy
+    return {**POLICIES, **given}
+
+
 def _capsule_texts(texts: Iterable[str]) -> dict[str, CapsuleConfig]:
     capsules: dict[str, CapsuleConfig] = {}
     for text in texts:
@@ -224,6 +241,7 @@ LABELS = Kind("LABEL", list, _labels, str.split, "separated by spaces")
 QUEUES = Kind(
     "NAME[,WEIGHT]", lambda texts: parse_queues([*texts]), _queues, str.split, "separated by spaces"
 )
+FOREIGN = Kind("FEATURE=POLICY", _foreign, _foreign, str.split, "separated by spaces")
 CAPSULES = Kind(
     "'NAME=N QUEUE[,WEIGHT]...'",
     _capsule_texts,

@@ -66,6 +66,7 @@ def fill(server: Server, client: Client) -> None:
     redis.zadd("retry", {'{"class":"Hard","args":[],"jid":"a"}': time.time() - 120})
     redis.zadd("dead", {f'{{"jid":"{n}"}}': n for n in range(5)})
     redis.zadd("jobwire:unreadable", {"[1]": 1})
+    redis.zadd("jobwire:parked", {'{"jid":"p"}': 1})
     redis.sadd("jobwire:paused", "mail")
 
 
@@ -110,7 +111,7 @@ def test_the_numbers_are_those_of_redis(
     assert value(text, "jobwire_queue_paused", queue="critical") == 0
     assert value(text, "jobwire_processes", state="fetching") == 1
     assert value(text, "jobwire_processes", state="quiet") == 1
-    sizes = {"scheduled": 1, "retry": 1, "dead": 5, "unreadable": 1}
+    sizes = {"scheduled": 1, "retry": 1, "dead": 5, "unreadable": 1, "parked": 1}
     for name, size in sizes.items():
         assert value(text, "jobwire_set_jobs", set=name) == size
     assert value(text, "jobwire_set_overdue_seconds", set="scheduled") == 0
@@ -127,7 +128,8 @@ def test_the_numbers_are_those_of_other_views(
     assert numbers.failed == stats.failed
     assert numbers.enqueued == stats.enqueued
     assert [*numbers.sets.values()] == [
-        *(stats.scheduled, stats.retries, stats.dead, stats.unreadable)
+        *(stats.scheduled, stats.retries, stats.dead, stats.unreadable),
+        stats.parked,
     ]
     assert numbers.processes == inspector.processes()
     queues = inspector.queues()

@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from hashlib import sha1
 from typing import Any
 
 import pytest
@@ -15,9 +16,13 @@ import pytest
 import jobwire
 from harness.servers import Server, wait_until
 from jobwire import App, current_job
-from jobwire.application.config import FetchMode
+from jobwire.application.config import FetchMode, UnknownJobs
 from jobwire.errors import Shutdown
+from jobwire.inspect import Filter
+from jobwire.ops import Operations
+from jobwire.protocol.foreign import FEATURES, Feature, ForeignPolicy
 from jobwire.protocol.payload import Job
+from tests.apps import isolated_ends
 from tests.workers import running
 
 FETCH = pytest.mark.parametrize("fetch", ["reliable", "basic"])
@@ -463,3 +468,88 @@ def test_current_job_is_there_only_while_it_runs(server: Server) -> None:
     assert seen == [True, ("other-form", "default", {"a": 1})]
     assert current_job() is None
     assert jobwire.current_job is current_job
+
+
+# -- features of other products
+
+FOREIGN = {
+    "bid": b'{"class":"%s", "jid":"bid","queue":"default","retry":true,"args":[1.0],"bid":"b"}',
+    "expires_in": b'{"class":"%s","jid":"exp","queue":"default","retry":true,"args":[1.0],'
+    b'"expires_in":0}',
+    "encrypt": b'{"class":"%s","jid":"enc","queue":"default","args":["x"],"encrypt":true}',
+    "delayed": b'{"class":"Sidekiq::Extensions::DelayedModel","jid":"d","queue":"default",'
+    b'"args":["%s"]}',
+    "unknown": b'{"class":"New%s","jid":"u","queue":"default","retry":3,"args":[]}',
+}
+KINDS = [b"Sync", b"Async", pytest.param(b"Seven", marks=pytest.mark.process)]
+
+
+@FETCH
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("policy", ["park", "run", "fail"])
+def test_the_policy_of_a_foreign_feature_decides_what_becomes_of_its_jobs(
+    server: Server,
+    caplog: pytest.LogCaptureFixture,
+    policy: ForeignPolicy,
+    kind: bytes,
+    fetch: FetchMode,
+) -> None:
+    """X-PARK-1 to X-PARK-4: exact bytes, the reason, nothing counted, one line a kind."""
+    ran: list[Any] = []
+    isolated = kind == b"Seven"
+    app = isolated_ends.app if isolated else App()
+    if not isolated:
+        app.job(name="Sync")(ran.append)
+
+        @app.job(name="Async")
+        async def run(one: Any) -> None:
+            ran.append(one)
+
+    runs: dict[Feature, ForeignPolicy] = {"bid": "run", "expires_in": "run"}
+    foreign = runs if policy == "run" else dict.fromkeys(FEATURES, policy)
+    unknown: UnknownJobs = "park" if policy == "park" else "retry"
+    texts = {reason: text % kind for reason, text in FOREIGN.items()}
+    if isolated:
+        texts = {reason: text.replace(b"[1.0]", b"[]") for reason, text in texts.items()}
+    push(server, *texts.values())
+    parked = {"park": [*texts], "run": ["delayed"], "fail": []}[policy]
+    failed = {"park": 0, "run": 2, "fail": 5}[policy]
+    with running(app, server, fetch=fetch, foreign=foreign, unknown_jobs=unknown):
+        wait_until(lambda: len(members(server, "jobwire:parked")) == len(parked))
+        wait_until(lambda: len(members(server, "retry")) == failed)
+        wait_until(lambda: settled(server))
+        client = server.client()
+        wait_until(lambda: client.hlen("jobwire:parked:why") == len(parked))
+    assert sorted(members(server, "jobwire:parked")) == sorted(texts[one] for one in parked)
+    why: Any = client.hgetall("jobwire:parked:why")
+    assert why == {sha1(texts[one]).hexdigest().encode(): one.encode() for one in parked}
+    assert stat(server, "failed") == failed
+    assert stat(server, "processed") == failed + 2 * (policy == "run")
+    assert len(ran) == 2 * (policy == "run" and not isolated)
+    told = [record.args for record in caplog.records if record.msg.startswith("%s ")]
+    assert len(told) == len({*told}) == {"park": 5, "run": 3, "fail": 2}[policy]
+
+
+def test_parked_jobs_go_back_to_their_queues_as_they_were(server: Server) -> None:
+    """X-PARK-5: by reason, by class and by number."""
+    texts = {reason: text % b"One" for reason, text in FOREIGN.items() if reason != "encrypt"}
+    push(server, *texts.values(), b'{"class":"Two","args":[],"bid":"b"}')
+    with running(App(), server, unknown_jobs="park"):
+        wait_until(lambda: server.client().hlen("jobwire:parked:why") == 5)
+    client: Any = server.client()
+    with Operations(server.url, person="ada", role="operator") as operations:
+        assert {job.reason for job in operations.parked()} == {*texts}
+        assert texts["bid"] in [job.entry.payload for job in operations.parked(reason="bid")]
+        assert operations.unpark(reason="expires_in") == (1, 0)
+        assert client.lrange("queue:default", 0, -1) == [texts["expires_in"]]
+        assert client.smembers("queues") == {b"default"}
+        assert operations.unpark(only=Filter(class_name="New*"), reason="bid") == (0, 0)
+        assert operations.unpark(only=Filter(class_name="New*"), limit=1) == (1, 0)
+        assert operations.unpark() == (2, 1)  # one names no queue
+        assert [job.entry.class_name for job in operations.parked()] == ["Two"]
+        assert client.hlen("jobwire:parked:why") == 1
+        client.delete("jobwire:parked:why")
+        assert [job.reason for job in operations.parked()] == [""]
+        acts = [entry.act for entry in operations.journal() if entry.state == "ended"]
+        assert acts == ["unpark"] * 3
+    assert sorted(client.lrange("queue:default", 0, -1)) == sorted(texts.values())

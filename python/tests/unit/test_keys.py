@@ -64,6 +64,8 @@ PLAIN = {
     "cancelled": "jobwire:cancelled",
     "journal": "jobwire:journal",
     "unreadable": "jobwire:unreadable",
+    "parked": "jobwire:parked",
+    "parked_why": "jobwire:parked:why",
     "queue": "queue:default",
     "process": "web-1:42:0123456789ab",
     "work": "web-1:42:0123456789ab:work",

@@ -232,6 +232,7 @@ def test_sets() -> None:
     assert finding.evidence == {"retry": 301}
     assert names(counts={"dead": 9998, "unreadable": 0}) == []
     assert names(counts={"dead": 9999}) == [("dead-set-full", "warning")]
+    assert names(counts={"parked": 2}) == [("parked-jobs", "warning")]
     assert names(counts={"unreadable": 1}) == [("unreadable-entries", "warning")]
 
 

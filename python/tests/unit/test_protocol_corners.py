@@ -11,6 +11,7 @@ import pytest
 from jobwire.errors import InvalidJob, NoReply
 from jobwire.protocol import permissions
 from jobwire.protocol.arguments import check_args
+from jobwire.protocol.foreign import announces, park, why_field
 from jobwire.protocol.iteration import Call, Cursor, Run, State, load, save
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.metrics import ThreadMetrics
@@ -239,3 +240,20 @@ def test_nothing_is_tried_without_a_transaction(replies: list[Any], name: str) -
     """SEC-3: a user who may not begin one, or not end one, learns that name only."""
     found, _ = steps_of(permissions.refused([command("ZADD", "retry", 0, "x")]), *replies)
     assert found == {name: REFUSED}
+
+
+@pytest.mark.parametrize(("value", "there"), [(None, False), (False, False), (0, True), ("", True)])
+def test_a_field_announces_a_feature_if_ruby_takes_it_as_true(value: Any, there: bool) -> None:
+    """X-PARK-1."""
+    assert announces({"bid": value, "x": 1}, "bid") is there
+    assert not announces({}, "bid")
+
+
+def test_a_parked_job_keeps_its_bytes_and_its_reason() -> None:
+    """X-PARK-3, X-PARK-4: in the namespace."""
+    keys = Keys("a:")
+    parked = park(keys, b"{ }", "bid", 5.5)
+    assert (parked.key(keys, "q"), parked.text, parked.at) == ("a:jobwire:parked", b"{ }", 5.5)
+    assert (parked.counted, parked.trims) == ("", False)
+    assert parked.after == (command("HSET", "a:jobwire:parked:why", why_field(b"{ }"), "bid"),)
+    assert why_field(b"") == "da39a3ee5e6b4b0d3255bfef95601890afd80709"

@@ -18,6 +18,7 @@ from jobwire.cli.inspect.options import (
     filter_options,
     not_found,
     operating,
+    reason_option,
     require_queue,
     yes_option,
 )
@@ -203,6 +204,38 @@ def unpause(names: tuple[str, ...], url: str | None, namespace: str | None) -> i
     return not_found(missing, "paused")
 
 
+@click.command()
+@click.option("--all", "every", is_flag=True, help="All parked jobs.")
+@reason_option
+@filter_options
+@click.option(
+    "-n", "--limit", type=click.IntRange(min=1), help="At most this many: the oldest first."
+)
+@change_options
+def unpark(
+    every: bool,
+    reason: str | None,
+    limit: int | None,
+    url: str | None,
+    namespace: str | None,
+    **given: Any,
+) -> int:
+    """Push parked jobs back to their queues, unchanged."""
+    only = filter_of(given)
+    if every == (bool(only) or reason is not None or limit is not None):
+        raise click.UsageError("give either --all, or --reason, --limit or a filter like --class")
+    with operating(url, namespace) as operations:
+        unparked = operations.unpark(only=only, reason=reason, limit=limit)
+    click.echo(f"enqueued {unparked.done:,}")
+    if unparked.left:
+        click.echo(
+            f"jobwire: {unparked.left:,} stay parked: they name no queue, the key of their queue "
+            "is not a list, or another program has moved them",
+            err=True,
+        )
+    return EXIT_OK if unparked.done else EXIT_NOT_FOUND
+
+
 def _signal_command(command: str, text: str) -> click.Command:
     @click.command(command, help=text)
     @click.argument("identities", metavar="[PROCESS]...", nargs=-1)
@@ -269,6 +302,7 @@ COMMANDS = [
     clear,
     pause,
     unpause,
+    unpark,
     *_SIGNAL_COMMANDS,
     cancel,
     mark_deploy,

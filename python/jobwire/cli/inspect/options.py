@@ -37,6 +37,7 @@ __all__ = [
     "opened",
     "operating",
     "options",
+    "reason_option",
     "require_queue",
     "view",
     "view_options",
@@ -92,6 +93,11 @@ limit_option = click.option(
 )
 
 
+reason_option = click.option(
+    "--reason",
+    metavar="REASON",
+    help="Only parked for this reason: bid, expires_in, encrypt, delayed, unknown.",
+)
 filter_options = options(
     click.option(
         "--class", "class_name", metavar="NAME", help="Only jobs of this class; * matches."

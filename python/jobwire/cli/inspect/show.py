@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from typing import Any
 
@@ -20,6 +21,7 @@ from jobwire.cli.inspect.options import (
     not_found,
     opened,
     operating,
+    reason_option,
     require_queue,
     view,
     view_options,
@@ -102,6 +104,29 @@ _SET_COMMANDS = [
     _set_command("dead", "dead", "Show dead jobs, the last one to die first."),
     _set_command("unreadable", "unreadable", "Show entries of queues and sets that are not jobs."),
 ]
+
+
+@click.command()
+@reason_option
+@filter_options
+@limit_option
+@json_option
+@change_options
+def parked(
+    reason: str | None,
+    limit: int | None,
+    as_json: bool,
+    url: str | None,
+    namespace: str | None,
+    **given: Any,
+) -> int:
+    """Show parked jobs, the oldest first: those that this fleet's workers may not run."""
+    if limit is None:
+        limit = 50 if sys.stdout.isatty() and not as_json else 0
+    with operating(url, namespace, role="viewer") as operations:
+        table = views.parked(operations, filter_of(given), reason, time.time())
+        output.show(table, as_json=as_json, limit=limit or None)
+    return EXIT_OK
 
 
 @click.command()
@@ -212,6 +237,7 @@ COMMANDS = [
     queues,
     queue,
     *_SET_COMMANDS,
+    parked,
     job,
     result,
     processes,

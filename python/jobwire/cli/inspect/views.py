@@ -20,6 +20,7 @@ from jobwire.inspect import (
     SetName,
 )
 from jobwire.inspect.formats import clean, cut, duration, iso
+from jobwire.ops import Operations
 from jobwire.protocol.metrics import BOUNDS, Totals
 from jobwire.protocol.progress import JobProgress
 from jobwire.protocol.times import Generation
@@ -34,6 +35,7 @@ __all__ = [
     "metrics",
     "one_job",
     "one_result",
+    "parked",
     "processes",
     "queue",
     "queues",
@@ -64,6 +66,7 @@ def stats(inspector: Inspector) -> Table:
         ("retries", f"{totals.retries:,}", "yellow" if totals.retries else ""),
         ("dead", f"{totals.dead:,}", "red" if totals.dead else ""),
         ("unreadable", f"{totals.unreadable:,}", "red" if totals.unreadable else ""),
+        ("parked", f"{totals.parked:,}", "yellow" if totals.parked else ""),
         ("latency of default", duration(totals.default_latency), ""),
     ]
     return Table(
@@ -169,6 +172,18 @@ def jobs(
             *([_error(entry)] if failed else []),
         ),
         entry_record,
+        empty="none",
+    )
+
+
+def parked(operations: Operations, only: Filter, reason: str | None, now: float) -> Table:
+    """Show the parked jobs."""
+    return Table(
+        "Parked jobs",
+        [Column("parked", "right"), Column("reason"), *_JOB],
+        operations.parked(only=only, reason=reason),
+        lambda job: (Moment(job.entry.score, now), clean(job.reason or "-"), *_job(job.entry)),
+        lambda job: {**entry_record(job.entry), "reason": job.reason},
         empty="none",
     )
 

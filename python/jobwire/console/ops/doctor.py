@@ -444,6 +444,16 @@ def _sets(facts: DoctorFacts, limits: Limits) -> Iterator[Finding]:
             "find the producer with 'jobwire inspect unreadable'",
             {"unreadable": unreadable},
         )
+    if parked := facts.counts.get("parked", 0):
+        yield Finding(
+            "parked-jobs",
+            "warning",
+            f"{counted(parked, 'job')} {'is' if parked == 1 else 'are'} parked, because a worker "
+            "fetched a job that it may not run.",
+            "see 'jobwire inspect parked'; once a worker that can run them serves their queue, "
+            "'jobwire inspect unpark'",
+            {"parked": parked},
+        )
 
 
 def _keys(facts: DoctorFacts) -> Iterator[Finding]:

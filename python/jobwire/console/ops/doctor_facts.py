@@ -19,6 +19,7 @@ from jobwire.protocol.wire import Arg, Batch, Command, ErrorReply, Op, command
 
 __all__ = ["DoctorFacts", "PlaceSize", "PrivateHash", "collect", "info_fields", "server_time"]
 
+_SETS = ("schedule", "retry", "dead", "unreadable", "parked")
 MAX_KEYS = 200_000  # of the database, that are looked at
 KEYS_PER_SCAN = 1000
 MAX_MEASURED = 200  # places whose memory is estimated
@@ -155,7 +156,7 @@ def collect(
     registered = yield from processes(keys)
     leases = yield from _leases(keys, identities)
     private = yield from _private(keys, sorted({*owners, *found.owners, *identities}), {*owners})
-    sets = {place: getattr(keys, place) for place in ("schedule", "retry", "dead", "unreadable")}
+    sets = {place: getattr(keys, place) for place in _SETS}
     counts = yield from _allowed(refused, [command("ZCARD", key) for key in sets.values()])
     first = yield from _allowed(
         refused, [command("ZRANGE", sets[one], 0, 0, "WITHSCORES") for one in ("schedule", "retry")]
@@ -273,7 +274,7 @@ def _wrong_types(
     keys: Keys, queues: Sequence[str], identities: Sequence[str]
 ) -> Op[dict[str, tuple[str, str]]]:
     sets = (keys.queues, keys.processes, keys.owners, keys.paused)
-    sorted_sets = (keys.schedule, keys.retry, keys.dead, keys.unreadable, keys.returned_at)
+    sorted_sets = (*(getattr(keys, one) for one in _SETS), keys.returned_at)
     strings = (keys.recovery, keys.recovered, keys.lost, keys.cleanup_lock)
     expected: dict[str, str] = {
         **dict.fromkeys(sets, "set"),

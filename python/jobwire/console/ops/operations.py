@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import secrets
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -20,6 +21,7 @@ from jobwire.console.ops import (
     journal,
     locate,
     paging,
+    parking,
     results,
     roles,
     selection,
@@ -32,6 +34,7 @@ from jobwire.console.ops.groups import FailureGroups, FailureSet
 from jobwire.console.ops.journal import JournalEntry
 from jobwire.console.ops.locate import Whereabouts
 from jobwire.console.ops.paging import HeldPage, PlacePage, RunningPage
+from jobwire.console.ops.parking import ParkedJob, Unparked
 from jobwire.console.ops.periodic import PeriodicOperations
 from jobwire.console.ops.results import StoredResult
 from jobwire.console.ops.roles import Action, Role
@@ -52,6 +55,7 @@ from jobwire.protocol.wire import Batch, Op, command, once
 __all__ = ["Operations"]
 
 T = TypeVar("T")
+BATCH_SIZE = 500  # parked jobs of one step
 ROUND_TRIPS = 5  # of which the quickest counts
 
 
@@ -413,6 +417,55 @@ class Operations:
             undone = self._run(undo.put_back(self._keys, undo_id, progress=progress))
         self._write("undo", f"{undone.place} {undo_id}", undone.restored, state="ended")
         return undone
+
+    # -- parked jobs
+
+    def parked(
+        self, *, only: Filter | None = None, reason: str | None = None
+    ) -> Iterator[ParkedJob]:
+        """Yield parked jobs, the oldest first, page by page.
+
+        Args:
+            only: Conditions for a job; all by default.
+            reason: The reason for which it is parked, such as `bid`; any by default.
+        """
+        walking = parking.walk(self._keys)
+        chosen = only or Filter()
+        while True:
+            op = parking.page(self._keys, walking, chosen, reason, now=self._clock())
+            if (page := self._run(op)) is None:
+                return
+            yield from page
+
+    def unpark(
+        self, *, only: Filter | None = None, reason: str | None = None, limit: int | None = None
+    ) -> Unparked:
+        """Push parked jobs to their queues with their exact bytes, the oldest first. [X-PARK-5]
+
+        Args:
+            only: Conditions for a job; all by default.
+            reason: The reason for which it is parked; any by default.
+            limit: Maximum number of jobs; all by default that are parked at the start.
+        """
+        roles.require(self.role, "unpark")
+        # A worker may park a job again at once. It then has a later score, and must not come twice.
+        start = self._clock()
+        old = itertools.takewhile(
+            lambda job: (job.entry.score or 0.0) <= start, self.parked(only=only, reason=reason)
+        )
+        jobs = itertools.islice(old, limit)
+        target = f"parked reason={reason or '*'}"
+        entry = self._write("unpark", target, 0, state="begun")
+        done = seen = 0
+        with self._withdrawn_if_refused(entry):
+            while batch := [*itertools.islice(jobs, BATCH_SIZE)]:
+                seen += len(batch)
+                done += self._run(parking.unpark(self._keys, batch))
+        if done:
+            self._write("unpark", target, done, state="ended")
+        else:
+            self._run(journal.withdraw(self._keys, entry))
+        return Unparked(done, seen - done)
 
     # -- actions on queues, processes and others
 

@@ -6,7 +6,7 @@ import difflib
 import logging
 import math
 import threading
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, ExitStack
 from functools import partial
 from itertools import groupby
@@ -21,6 +21,14 @@ from jobwire.application.middleware import is_async
 from jobwire.errors import InvalidArgument, UnknownJob
 from jobwire.protocol import active_job
 from jobwire.protocol.compression import COMPRESSED, inflate
+from jobwire.protocol.foreign import (
+    DELAYED_CLASSES,
+    POLICIES,
+    UNKNOWN,
+    Feature,
+    ForeignPolicy,
+    announces,
+)
 from jobwire.protocol.payload import Job
 from jobwire.protocol.results import KEEP, keep_seconds
 from jobwire.protocol.wire import Command
@@ -39,6 +47,12 @@ MAX_SUGGESTIONS = 100  # unknown names that are compared with the registered one
 MAX_NAME_LENGTH = 100  # of a name to compare
 
 _UNKNOWN = math.inf
+_TOLD: Mapping[ForeignPolicy, str] = {
+    "park": "%s are parked: see 'jobwire inspect parked'; once a worker that can run them serves "
+    "their queue, 'jobwire inspect unpark --reason %s'",
+    "run": "%s run as if they had not the feature; set foreign %s=park to set them aside",
+    "fail": "%s fail; set foreign %s=park to set them aside without a retry",
+}
 _log = logging.getLogger("jobwire.worker")
 _Call = Callable[[Job], Any]
 _AsyncCall = Callable[[Job], Coroutine[Any, Any, Any]]
@@ -70,6 +84,7 @@ class CompiledJob:
             exactly once for each job.
         seconds: Moving average of the run time; infinite before the first run.
         redeliver: False if the job must be acknowledged before it runs.
+        parked: Reason to set the job aside instead; empty to run it. [X-PARK-1]
         keep: Seconds to keep results of jobs whose payload does not say it; 0: none. [X-RESULT-1]
     """
 
@@ -79,6 +94,7 @@ class CompiledJob:
         "finish",
         "keep",
         "native",
+        "parked",
         "redeliver",
         "seconds",
         "timeout",
@@ -92,8 +108,10 @@ class CompiledJob:
         native: _AsyncCall | None = None,
         timeout: float | None = None,
         finish: Callable[[Job], Command | None] | None = None,
+        parked: str = "",
     ) -> None:
         self.finish = finish
+        self.parked = parked
         self.definition = definition
         self.native = native
         self.call = call
@@ -120,10 +138,19 @@ class JobTable:
         loop: Runs `async def` functions.
         isolation: Runs isolated jobs; None if there are none.
         iterations: Runs iterable jobs.
+        foreign: The policies of features of other products that differ from the default.
+        parks_unknown: True to set jobs of unknown classes aside. [X-PARK-2]
     """
 
     def __init__(
-        self, app: App, loop: AsyncLoop, isolation: Isolation | None, iterations: Iterations
+        self,
+        app: App,
+        loop: AsyncLoop,
+        isolation: Isolation | None,
+        iterations: Iterations,
+        foreign: Mapping[Feature, ForeignPolicy] = POLICIES,
+        *,
+        parks_unknown: bool = False,
     ) -> None:
         self._app = app
         self._jobs = app.jobs
@@ -136,9 +163,18 @@ class JobTable:
         self._known: dict[str, CompiledJob] = {}
         self._active_jobs: dict[str, CompiledJob] = {}
         self._suggestions: dict[str, list[str]] = {}  # by unknown name, one or none
+        self._foreign = {**POLICIES, **foreign}
+        # A job with `encrypt` fails by itself, unless middleware decrypts it. [EXEC-13]
+        self._delayed = self._foreign.pop("delayed")
+        if self._foreign["encrypt"] != "park":
+            del self._foreign["encrypt"]
+        self._parks_unknown = parks_unknown
+        self._told: set[str] = set()  # reasons that are in the log
 
     def find(self, job: Job) -> CompiledJob:
         """Return the compiled job of a class; for an unknown one, it raises `UnknownJob`."""
+        if not self._foreign.keys().isdisjoint(job.fields) and (compiled := self._refused(job)):
+            return compiled
         if COMPRESSED in job.fields:
             try:
                 inflate(job)
@@ -150,11 +186,45 @@ class JobTable:
             if definition is None:
                 # It is not kept, because there is no limit to the number of unknown names. It has
                 # no middleware, because middleware might skip a job that must fail. [EXEC-2]
-                return CompiledJob(None, self._refuse)
+                return CompiledJob(None, self._refuse, parked=self._why_unknown(job))
             if definition.active_job:
                 return self._find_active_job(job, definition)
             compiled = self._known[definition.name] = self._make(definition)
         return compiled
+
+    def _refused(self, job: Job) -> CompiledJob | None:
+        """Return how to end a job with a feature of another product; None to run it. [X-PARK-1]"""
+        for feature, policy in self._foreign.items():
+            if not announces(job.fields, feature):
+                continue
+            self._tell(feature, policy, f"jobs with {feature}, a feature of another product")
+            if policy == "run":
+                continue
+            error = InvalidArgument(
+                f"{feature} is a feature of another product, which this worker does not have; "
+                f"let a worker that has it serve the queue, or set foreign {feature}=run"
+            )
+            definition = self._app.find(job.fields)
+            parked = feature if policy == "park" else ""
+            return CompiledJob(definition, partial(_raise, error), parked=parked)
+        return None
+
+    def _why_unknown(self, job: Job) -> str:
+        """Return why to park a job of an unknown class; empty to let it fail. [X-PARK-2]"""
+        if self._delayed == "park" and job.class_name in DELAYED_CLASSES:
+            self._tell("delayed", "park", "jobs of Sidekiq's delayed extensions")
+            return "delayed"
+        if self._parks_unknown and job.class_name:
+            self._tell(UNKNOWN, "park", "jobs of classes that are not registered here")
+            return UNKNOWN
+        return ""
+
+    def _tell(self, reason: str, policy: ForeignPolicy, jobs: str) -> None:
+        """Log the fate of a kind of jobs once, with the fix."""
+        if reason in self._told:
+            return
+        self._told.add(reason)
+        _log.warning(_TOLD[policy], jobs, reason)
 
     def _find_active_job(self, job: Job, definition: JobType[..., Any]) -> CompiledJob:
         described = active_job.inner(job.fields)

@@ -30,7 +30,9 @@ from jobwire.errors import (
 )
 from jobwire.protocol.dead_set import dead_place
 from jobwire.protocol.expiry import EXPIRES_AT, is_late, snoozed, snoozes
+from jobwire.protocol.foreign import park
 from jobwire.protocol.iteration import Interrupted
+from jobwire.protocol.keys import Keys
 from jobwire.protocol.metrics import ThreadMetrics
 from jobwire.protocol.outcome import DONE, Outcome, after_decision
 from jobwire.protocol.payload import Job, LazyJob, decode, edit
@@ -76,6 +78,7 @@ class OutcomePolicy:
 
     Args:
         app: The application whose handlers are called.
+        keys: Key names.
         sink: Where outcomes go.
         generation: Returns how to write times.
         max_retries: Number of retries of a job with `retry: true`.
@@ -85,6 +88,7 @@ class OutcomePolicy:
     """
 
     app: App
+    keys: Keys
     sink: OutcomeSink
     generation: Callable[[], Generation]
     max_retries: int
@@ -188,6 +192,12 @@ class OutcomePolicy:
         for handler in self.app.expired_handlers:
             _contained("expired handler", partial(handler, job))
         return True
+
+    def parks(self, held: InFlightJob, job: Job, reason: str) -> None:
+        """Set a job aside, unchanged and uncounted. [X-PARK-3]"""
+        with running(job):
+            _log.info("parked: %s", reason)
+        self.sink.record(held, park(self.keys, held.text, reason, time.time()))
 
     def unrecorded(self, held: InFlightJob, problem: BaseException) -> None:
         """Kill a job whose outcome cannot be recorded because of `problem`."""

@@ -221,6 +221,9 @@ class Processor:
             self._outcome_policy.unreadable(held, error)
             return 0.0
         compiled = self._job_table.find(job)
+        if compiled.parked:
+            self._outcome_policy.parks(held, job, compiled.parked)
+            return 0.0
         if EXPIRES_AT in job.fields and self._outcome_policy.expires(held, job, compiled.keep):
             return 0.0
         if held.recovered and self._outcome_policy.kills(held, job, compiled.keep):

@@ -130,15 +130,19 @@ class Launcher:
             stopping=self._quiet.is_set,
             max_runtime=config.max_iteration_runtime,
         )
-        self._job_table = JobTable(app, self._loop, self._isolation, iterations)
+        self._job_table = JobTable(
+            *(app, self._loop, self._isolation, iterations, config.foreign),
+            parks_unknown=config.unknown_jobs == "park",
+        )
         ended_progress = EndedProgress()
         outcome_policy = OutcomePolicy(
             app,
+            self._keys,
             self._mode.sink,
             lambda: self._generation,
             max_retries=config.max_retries,
             poison_limit=config.poison_limit,
-            retries_unknown=config.unknown_jobs == "retry",
+            retries_unknown=config.unknown_jobs != "sidekiq",
             ended_progress=ended_progress,
         )
         self._capsules = []

@@ -26,11 +26,13 @@ def test_totals(inspector: Any, client: Any) -> None:
     client.set("stat:failed:2026-11-19", 2)
     for name, count in (("schedule", 1), ("retry", 2), ("dead", 3), ("jobwire:unreadable", 4)):
         fill(client, name, count)
+    fill(client, "jobwire:parked", 5)
     client.sadd("processes", IDENTITY, "gone")
     client.hset(IDENTITY, mapping={"info": "{}", "busy": 5})
     found = inspector.stats()
     assert (found.processed, found.failed, found.busy, found.processes) == (10, 4, 5, 2)
     assert (found.scheduled, found.retries, found.dead, found.unreadable) == (1, 2, 3, 4)
+    assert found.parked == 5
     assert (found.enqueued, found.queues) == (4, {"a": 3, "b": 1, "empty": 0})
     assert found.default_latency == 7
     assert found.problems == ()

@@ -33,6 +33,7 @@ def prepare(client: Any) -> None:
     client.hset("cron_job:old", mapping={"name": "old", "cron": "@daily", "klass": "A"})
     client.zadd("retry", {payload(f"r{number}", retry_count=2): number for number in range(5)})
     client.lpush("queue:q", payload("q"))
+    client.zadd("jobwire:parked", {payload("parked"): 1})
     client.sadd("queues", "q")
     client.sadd("processes", IDENTITY)
     client.hset(IDENTITY, mapping={"info": '{"queues":["q"]}', "busy": 0, "beat": NOW})
@@ -56,6 +57,7 @@ CALLS: dict[Action, Callable[[Operations], Any]] = {
     "reschedule": lambda ops: ops.reschedule(first(ops), NOW + 60),
     "pause": lambda ops: ops.pause("q"),
     "unpause": lambda ops: (ops.inspector.pause("q"), ops.unpause("q")),
+    "unpark": lambda ops: ops.unpark(),
     "cancel": lambda ops: ops.cancel("abc"),
     "mark_deploy": lambda ops: ops.mark_deploy("v1"),
     "quiet": lambda ops: ops.quiet(IDENTITY),

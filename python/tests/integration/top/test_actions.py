@@ -154,7 +154,8 @@ STEPS: dict[Action, Step] = {
     "enqueue_periodic": periodic("nightly", "a"),
     "remove_periodic": periodic("nightly", "x", "y"),
 }
-NO_KEYS = {"load_periodic", "migrate_periodic"}  # a schedule comes from a file or an application
+# A schedule comes from a file or an application, and parked jobs have no screen.
+NO_KEYS = {"load_periodic", "migrate_periodic", "unpark"}
 
 
 # Actions that share the key of another one.
