@@ -54,6 +54,8 @@ def load(root: Path) -> Tree:
         Usage: A file is missing or cannot be read.
     """
     suite, table = root / "conformance", root / KILLS
+    if not suite.is_dir():
+        raise Usage(f"{suite} does not exist; --strict needs a checkout of jobwire")
     return Tree(
         requirements=requirements_of(record(root)),
         cases={
@@ -73,8 +75,6 @@ def load(root: Path) -> Tree:
 def _json(path: Path) -> Any:
     try:
         return json.loads(path.read_bytes())
-    except FileNotFoundError:
-        raise Usage(f"{path} does not exist; --strict needs a checkout of jobwire") from None
     except (OSError, ValueError) as error:
         raise Usage(f"{path}: {error}") from None
 

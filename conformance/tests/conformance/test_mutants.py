@@ -338,7 +338,7 @@ def test_the_command_ends_as_it_found_things(tmp_path: Path) -> None:
         return done.returncode, done.stdout, done.stderr
 
     status, _, err = said()
-    assert (status, ".json does not exist; --strict needs a checkout" in err) == (64, True)
+    assert (status, "conformance does not exist; --strict needs a checkout" in err) == (64, True)
     tree = Checkout(tmp_path)
     tree.write()
     assert said() == (0, "", "2 requirements, 1 cases, 1 mutants, 1 runs: 0 faults\n")
