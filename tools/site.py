@@ -58,7 +58,10 @@ PAGES = {
     "spec/README.md": "annexes/index.md",
     **{
         f"spec/{name}.md": f"annexes/{name}.md"
-        for name in ("cancelling", "periodic", "results", "template", "time")
+        for name in (
+            *("activejob", "cancelling", "compression", "parking", "periodic", "progress"),
+            *("results", "template", "time"),
+        )
     },
 }
 LANGUAGES = {".json": "json", ".lua": "lua", ".mjs": "js", ".sh": "sh", ".toml": "toml"}

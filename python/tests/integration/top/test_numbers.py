@@ -42,7 +42,7 @@ def test_the_overview_says_the_same_on_every_recorded_database(server: Server) -
                 load(client, keys)
                 await drive.data_screen.update_data()
                 await drive.pilot.pause()
-                stats: Any = operations.inspector.stats()
+                stats: Any = await asyncio.to_thread(operations.inspector.stats)
                 shown = figures(drive)
                 assert shown == {key: getattr(stats, key) for key in shown}, name
                 assert len(shown) == 9, drive.text
