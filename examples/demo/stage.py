@@ -93,6 +93,8 @@ def open_stage(app: str, queues: Sequence[str]) -> Iterator[DemoStage]:
         log = directory / "worker.log"
         command = [sys.executable, "-m", "jobwire", "worker", app, "--redis", server.url]
         command += ["--poll-interval", "0.5", "--concurrency", "10", "--timeout", "2"]
+        # The recorded payloads have every field, and no worker of another product is here.
+        command += ["--foreign", "bid=run", "--foreign", "expires_in=run"]
         command += [word for queue in queues for word in ("--queue", f"{queue},1")]
         with log.open("wb") as output:
             worker = subprocess.Popen(

@@ -182,6 +182,8 @@ def words_of(command):
             yield each.opts[-1]
     if command.name == "reschedule":
         yield "--in=5"
+    if command.name == "unpark":
+        yield "--all"
 
 def run(*words):
     sys.argv = ["jobwire", *words, *more]

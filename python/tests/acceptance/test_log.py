@@ -36,7 +36,7 @@ def run(server: Server, workers: Workers, *arguments: str) -> str:
     """Return the log of a worker with all kinds of events."""
     client = server.client()
     client.lpush("queue:default", *EVENTS)
-    worker = workers.start(APP, "--redis", server.url, *arguments)
+    worker = workers.start(APP, "--redis", server.url, "--foreign", "bid=run", *arguments)
     wait_until(lambda: client.get("stat:processed") == b"6" and client.zcard("dead") == 2)
     worker.send(signal.SIGTERM)
     assert worker.wait() == 0

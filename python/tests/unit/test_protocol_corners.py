@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from jobwire.errors import InvalidJob, NoReply
-from jobwire.protocol import permissions
+from jobwire.protocol import permissions, progress
 from jobwire.protocol.arguments import check_args
 from jobwire.protocol.foreign import announces, park, why_field
 from jobwire.protocol.iteration import Call, Cursor, Run, State, load, save
@@ -257,3 +257,12 @@ def test_a_parked_job_keeps_its_bytes_and_its_reason() -> None:
     assert (parked.counted, parked.trims) == ("", False)
     assert parked.after == (command("HSET", "a:jobwire:parked:why", why_field(b"{ }"), "bid"),)
     assert why_field(b"") == "da39a3ee5e6b4b0d3255bfef95601890afd80709"
+
+
+def test_a_progress_without_total_has_no_member_for_it() -> None:
+    """[X-PROG-1] [X-PROG-2]"""
+    one = progress.checked(3, None, "rows", at=5.5)
+    assert progress.writes(KEYS, {"j1": one}) == [
+        command("SET", "jobwire:progress:j1", b'{"done":3,"at":5.5,"note":"rows"}', "EX", 86_400)
+    ]
+    assert progress.read(b'{"done":3,"at":5.5,"note":"rows"}') == one
