@@ -36,7 +36,7 @@ from jobwire.application.jobtype import JobType, check_redelivery
 from jobwire.application.lifecycle import Callback, Event, Events
 from jobwire.application.middleware import MiddlewareChain
 from jobwire.application.producer import MAX_PAYLOAD_BYTES, GenerationSetting
-from jobwire.application.propagation import Propagation
+from jobwire.application.propagation import CurrentAttributes, Propagation
 from jobwire.errors import ConfigError, PayloadError
 from jobwire.protocol import active_job
 from jobwire.protocol.arguments import StrictArgs
@@ -487,6 +487,21 @@ class App(Clients):
         propagation = Propagation(field, variables)
         self.client_middleware.prepend(propagation.attach)
         self.around.insert(0, propagation.restore)
+
+    def current_attributes(self, field: str = "cattr", /, **variables: ContextVar[Any]) -> None:
+        """Restore context variables from the current attributes of Rails that a job carries.
+
+            app.current_attributes(user_id=current_user_id, tenant=current_tenant)
+
+        The field is never written: retries keep it, and jobs that a job enqueues do not get it;
+        see `propagate` for those. Values of Sidekiq 8 arrive as those of Active Job do, such as
+        `Symbol` and `GlobalID`. If they cannot be read, the job fails.
+
+        Args:
+            field: The payload field; that of a second class of attributes is `cattr_1`.
+            **variables: Name of the attribute to variable.
+        """
+        self.around.insert(0, CurrentAttributes(field, variables).restore)
 
     def iterable(
         self, *, name: str | None = None, **options: Unpack[IterableOptions]

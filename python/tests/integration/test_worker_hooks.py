@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
@@ -15,13 +16,17 @@ import pytest
 
 from harness.servers import Server, wait_until
 from jobwire import App, JobType, TryAgain, current_job
+from jobwire.active_job import GlobalID, Symbol
 from jobwire.application.config import FetchMode
-from jobwire.errors import ConfigError
+from jobwire.application.propagation import CurrentAttributes
+from jobwire.connection import resources
+from jobwire.errors import ConfigError, InvalidArgument
 from jobwire.protocol.payload import Job
 from tests.apps import isolated
 from tests.integration.payloads import push_job, scored
 from tests.workers import running
 
+FIXTURES = resources.path("fixtures")
 FETCH = pytest.mark.parametrize("fetch", ["reliable", "basic"])
 KIND = pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
 
@@ -490,6 +495,74 @@ def test_context_variables_travel_with_a_job(server: Server, is_async: bool) -> 
         ("acme", "unset", {"tenant": "acme"}, {"user": 1}),
         ("none", "unset", None, None),
     ]
+
+
+def test_current_attributes_of_rails_arrive_and_stay_as_they_are(server: Server) -> None:
+    """PAY-7, PAY-13: the recorded payloads of each version give their values, in both forms."""
+    app = App(server.url)
+    variables: dict[str, ContextVar[Any]] = {
+        name: ContextVar(name, default="unset") for name in ("user_id", "tenant", "locale")
+    }
+    app.current_attributes(user_id=variables["user_id"], tenant=variables["tenant"])
+    app.current_attributes("cattr_1", locale=variables["locale"])
+    seen: dict[bytes, Any] = {}
+
+    @app.job(name="CattrEchoJob")
+    def fail(*_: Any) -> None:
+        job = current_job()
+        assert job is not None
+        seen[job.text] = {name: var.get() for name, var in variables.items()}
+        raise ValueError("to be retried")
+
+    recorded = [
+        entry["payload"].encode()
+        for version in ("6.4.1", "7.3.2", "8.1.7")
+        for entry in json.loads((FIXTURES / "sidekiq" / version / "payloads.json").read_text())
+        if entry["scenario"].startswith("cattr") and entry["place"] == "queue:default"
+    ]
+    redis = server.client()
+    redis.lpush("queue:default", *recorded)
+    with running(app, server, concurrency=1):
+        wait_until(lambda: redis.zcard("retry") == len(recorded))
+    assert len(seen) == len(recorded)
+    for text, values in seen.items():
+        pairs: dict[str, Any] = {}
+        for stored in map(json.loads(text).get, ("cattr", "cattr_1")):
+            if isinstance(stored, dict):  # up to Sidekiq 7, and where the code gave the field
+                pairs |= stored
+            else:
+                pairs |= {name["value"]: value for name, value in stored or ()}
+        assert values == {name: pairs.get(name, "unset") for name in variables}
+
+    def carried(payloads: Iterable[bytes]) -> list[Any]:
+        fields = sorted(map(json.loads, payloads), key=lambda payload: str(payload["jid"]))
+        return [(each["jid"], each.get("cattr"), each.get("cattr_1")) for each in fields]
+
+    assert carried(redis.zrange("retry", 0, -1)) == carried(recorded)
+
+
+def test_current_attributes_have_the_values_of_active_job() -> None:
+    """PAY-13: a value of neither form sets nothing; pairs that cannot be read fail the job."""
+    user: ContextVar[Any] = ContextVar("user", default="unset")
+
+    def read(stored: object) -> Any:
+        job = Job(b"", {"cattr": stored}, "default")
+        with CurrentAttributes("cattr", {"user": user}).restore(job):
+            return user.get()
+
+    symbol = {"_aj_serialized": "ActiveJob::Serializers::SymbolSerializer", "value": "ada"}
+    record = {"_aj_globalid": "gid://shop/User/7"}
+    assert read([["user", symbol]]) == Symbol("ada")
+    assert read([["user", record], [7, "not a name"]]) == GlobalID("gid://shop/User/7")
+    assert read({"user": record}) == record, "Sidekiq 7 writes plain JSON"
+    others: tuple[object, ...] = (None, 7, "user", {}, [])
+    for neither in others:
+        assert read(neither) == "unset"
+    broken: tuple[object, ...] = ([7], ["user"], [["user", {"_aj_globalid": "x"}]], [["a", 1, 2]])
+    for unreadable in broken:
+        with pytest.raises(InvalidArgument, match="cattr"):
+            read(unreadable)
+    assert user.get() == "unset"
 
 
 @KIND
