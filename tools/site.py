@@ -59,8 +59,8 @@ PAGES = {
     **{
         f"spec/{name}.md": f"annexes/{name}.md"
         for name in (
-            *("activejob", "cancelling", "compression", "parking", "periodic", "progress"),
-            *("results", "template", "time"),
+            *("activejob", "cancelling", "classes", "compression", "parking", "periodic"),
+            *("progress", "results", "template", "time"),
         )
     },
 }

@@ -51,7 +51,7 @@ AREAS = {
     "scheduler": ("sched",),
     "inspector": ("inspect",),
     "periodic": ("cron", "periodic"),
-    "annexes": ("activejob", "cancel", "compressed", "parked", "result", "time"),
+    "annexes": ("activejob", "cancel", "classes", "compressed", "parked", "result", "time"),
 }
 NAMESPACED = {
     **{"namespace-bulk": "client", "namespace-client": "client"},

@@ -236,6 +236,10 @@ class AsyncInspector(AsyncClosing):
         """Return the processes by identity. [INSP-11]"""
         return await self._run(processes.processes(self._keys))
 
+    async def classes(self) -> dict[str, list[str]]:
+        """Return each announced class with the processes that can run it. [X-CLASS-1]"""
+        return await self._run(processes.classes(self._keys))
+
     async def works(self) -> list[Work]:
         """Return the jobs in execution, the one that began first first. [INSP-12]"""
         return await self._run(processes.works(self._keys))

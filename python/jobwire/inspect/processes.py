@@ -295,6 +295,29 @@ def held_by(keys: Keys, identities: Sequence[str], *, most: int) -> Op[list[InFl
     ]
 
 
+def classes(keys: Keys) -> Op[dict[str, list[str]]]:
+    """Return each announced class, by name, with the processes that can run it. [X-CLASS-1]"""
+    names, _ = yield from members(keys.processes)
+    cursors: dict[str, Any] = dict.fromkeys(names, b"0")
+    found: dict[str, set[str]] = {}
+    while cursors:
+        pages = yield from ask(
+            [
+                command("SSCAN", raw(keys.classes(identity)), cursor, "COUNT", 1000)
+                for identity, cursor in cursors.items()
+            ]
+        )
+        following: dict[str, Any] = {}
+        for identity, reply in zip(cursors, pages, strict=True):
+            cursor, page = items(reply) or (b"0", [])
+            for each in page:
+                found.setdefault(name(each), set()).add(identity)
+            if whole(cursor):
+                following[identity] = cursor
+        cursors = following
+    return {each: sorted(found[each]) for each in sorted(found)}
+
+
 def private_owners(keys: Keys) -> Op[set[str]]:
     """Return the identities that have a private hash, also those that are missing in `owners`."""
     identities: set[str] = set()

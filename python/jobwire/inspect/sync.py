@@ -243,6 +243,10 @@ class Inspector(Closing):
         """Return the processes by identity. [INSP-11]"""
         return self._run(processes.processes(self._keys))
 
+    def classes(self) -> dict[str, list[str]]:
+        """Return each announced class with the processes that can run it. [X-CLASS-1]"""
+        return self._run(processes.classes(self._keys))
+
     def works(self) -> list[Work]:
         """Return the jobs in execution, the one that began first first. [INSP-12]"""
         return self._run(processes.works(self._keys))

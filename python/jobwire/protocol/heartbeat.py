@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from jobwire.protocol.classes import announce
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.ordering import QueueOrder
 from jobwire.protocol.payload import Job, encode
@@ -73,6 +74,7 @@ class HeartbeatSample:
         rss: Resident memory in KiB.
         rtt_us: Round trip of a PING, in microseconds.
         progress: Job id to the progress that the job has reported.
+        classes: The classes to announce; none to withdraw them. [X-CLASS-1]
     """
 
     now: float
@@ -81,6 +83,7 @@ class HeartbeatSample:
     rss: int
     rtt_us: int
     progress: Mapping[str, JobProgress] = field(default_factory=dict)
+    classes: Collection[str] = ()
 
 
 class Answer(NamedTuple):
@@ -142,9 +145,9 @@ def beat(
     *,
     owner: bool = False,
 ) -> Op[Answer]:
-    """Write the work records and the progress of jobs, then renew the lease.
+    """Write the work records and the progress of jobs, then renew lease and classes.
 
-    [BEAT-1] [BEAT-3] [BEAT-5] [BEAT-9] [BEAT-14] [BEAT-15] [SIG-4] [X-PROG-4]
+    [BEAT-1] [BEAT-3] [BEAT-5] [BEAT-9] [BEAT-14] [BEAT-15] [SIG-4] [X-PROG-4] [X-CLASS-1]
 
     The beat of an `owner` of private entries also names the owner and counts the entries. [REL-8]
     """
@@ -173,6 +176,7 @@ def beat(
             command("HSET", process, *(part for pair in fields.items() for part in pair)),
             command("EXPIRE", process, LEASE_S),
             command("RPOP", keys.signals(identity)),
+            *announce(keys, identity, sample.classes, LEASE_S),
             *(owning if owner else ()),
         ],
         atomic=True,
@@ -190,12 +194,15 @@ def retire(
 ) -> Op[None]:
     """Leave the set of processes; the hash stays until it expires, as with Sidekiq.
 
-    The progress of jobs that ended since the last beat is written. [BEAT-7] [BEAT-20] [X-PROG-5]
+    Its classes go. The progress of jobs that ended since the last beat is written.
+    [BEAT-7] [BEAT-20] [X-PROG-5] [X-CLASS-2]
     """
     yield Batch(
         [
             command("SREM", keys.processes, identity),
-            command("UNLINK", keys.work(identity), keys.old_work(identity)),
+            command(
+                *("UNLINK", keys.work(identity), keys.old_work(identity), keys.classes(identity))
+            ),
             *writes(keys, progress or {}),
         ],
         atomic=True,

@@ -24,7 +24,7 @@ def explained(error: RedisRefused, keys: Keys, identity: str) -> Op[RedisRefused
 
 def _wrong(keys: Keys, identity: str) -> Op[list[str]]:
     """Return a sentence for each key of another type, among the keys of a worker process."""
-    sets = (keys.processes, keys.owners, keys.queues, keys.paused)
+    sets = (keys.processes, keys.owners, keys.queues, keys.paused, keys.classes(identity))
     sorted_sets = (keys.schedule, keys.retry, keys.dead, keys.unreadable, keys.parked)
     records = (keys.process(identity), keys.work(identity), keys.old_work(identity))
     expected = {

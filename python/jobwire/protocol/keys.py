@@ -105,6 +105,10 @@ class Keys:
         """HASH of `sequence:queue` -> payload: the jobs that a process holds. [REL-6] [REL-13]"""
         return f"{self.namespace}jobwire:private:{identity}"
 
+    def classes(self, identity: str) -> str:
+        """SET of the classes that a process can run. [X-CLASS-1]"""
+        return f"{self.namespace}jobwire:classes:{identity}"
+
     def stat(self, kind: str, day: str | None = None) -> str:
         """STRING counter `processed` or `failed`: total, or of one UTC day. [STAT-1] [STAT-2]"""
         return f"{self.namespace}stat:{kind}" + (f":{day}" if day else "")

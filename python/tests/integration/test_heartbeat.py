@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pytest
 
 from harness.servers import Server
 from jobwire.connection.sync import SyncRedis
 from jobwire.errors import RedisRefused
+from jobwire.inspect.sync import Inspector
 from jobwire.protocol.heartbeat import LEASE_S, HeartbeatSample, Work, beat, prune, retire
 from jobwire.protocol.key_types import explained
 from jobwire.protocol.keys import Keys
@@ -28,8 +29,11 @@ def shell(any_server: Server) -> Iterator[SyncRedis]:
     made.close()
 
 
-def sample(*works: str, quiet: bool = False) -> HeartbeatSample:
-    return HeartbeatSample(NOW, dict.fromkeys(works, WORK), quiet=quiet, rss=34_496, rtt_us=105)
+def sample(*works: str, quiet: bool = False, classes: Sequence[str] = ()) -> HeartbeatSample:
+    works_by_thread = dict.fromkeys(works, WORK)
+    return HeartbeatSample(
+        NOW, works_by_thread, quiet=quiet, rss=34_496, rtt_us=105, classes=classes
+    )
 
 
 def test_a_beat_is_two_transactions(any_server: Server, shell: SyncRedis) -> None:
@@ -39,7 +43,7 @@ def test_a_beat_is_two_transactions(any_server: Server, shell: SyncRedis) -> Non
         names = [line.name for line in heard()]
     assert names == [
         *("MULTI", "UNLINK", "HSET", "EXPIRE", "HSET", "EXPIRE", "EXEC"),
-        *("MULTI", "SADD", "HSET", "EXPIRE", "RPOP", "EXEC"),
+        *("MULTI", "SADD", "HSET", "EXPIRE", "RPOP", "UNLINK", "EXEC"),
     ]
 
 
@@ -93,6 +97,24 @@ def test_the_lease(any_server: Server, shell: SyncRedis) -> None:
         for key in (ME, f"{ME}:work", f"{ME}:workers"):
             assert LEASE_S - 5 <= client.ttl(key) <= LEASE_S == 60
             client.expire(key, 3)
+
+
+def test_a_beat_announces_classes(any_server: Server, shell: SyncRedis) -> None:
+    """X-CLASS-1: in the transaction of the lease. X-CLASS-2: withdrawn when quiet, and at exit."""
+    client, key = any_server.client(), f"jobwire:classes:{ME}"
+    with listening(any_server) as heard:
+        shell.run(beat(KEYS, ME, b"{}", 5, sample(classes=["A", "B::C"])))
+        names = [line.name for line in heard()]
+    assert names[-7:] == ["SADD", "HSET", "EXPIRE", "RPOP", "SADD", "EXPIRE", "EXEC"]
+    assert client.smembers(key) == {b"A", b"B::C"}
+    assert LEASE_S - 5 <= client.ttl(key) <= LEASE_S == 60
+    with Inspector(any_server.url) as inspector:
+        assert inspector.classes() == {"A": [ME], "B::C": [ME]}
+    shell.run(beat(KEYS, ME, b"{}", 5, sample(quiet=True)))
+    assert not client.exists(key)
+    shell.run(beat(KEYS, ME, b"{}", 5, sample(classes=["A"])))
+    shell.run(retire(KEYS, ME))
+    assert not client.exists(key)
 
 
 def test_one_signal_a_beat(any_server: Server, shell: SyncRedis) -> None:

@@ -179,6 +179,13 @@ def processes(**how: Any) -> int:
 
 
 @click.command()
+@view_options
+def classes(**how: Any) -> int:
+    """Show the classes that jobwire's processes have announced, and which can run them."""
+    return view(views.classes, **how)
+
+
+@click.command()
 @filter_options
 @view_options
 def works(**given: Any) -> int:
@@ -241,6 +248,7 @@ COMMANDS = [
     job,
     result,
     processes,
+    classes,
     works,
     holdings,
     iterations,

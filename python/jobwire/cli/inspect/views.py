@@ -27,6 +27,7 @@ from jobwire.protocol.times import Generation
 from jobwire.text import counted
 
 __all__ = [
+    "classes",
     "entry_record",
     "history",
     "holdings",
@@ -292,6 +293,18 @@ def processes(inspector: Inspector, now: float) -> Table:
             f"{process.identity}: {process.problem}" for process in processes if process.problem
         ],
         empty="no process is registered",
+    )
+
+
+def classes(inspector: Inspector) -> Table:
+    """Show the announced classes."""
+    return Table(
+        "Announced classes",
+        [Column("class", style="cyan"), Column("processes", "right"), Column("", grow=True)],
+        inspector.classes().items(),
+        lambda each: (clean(each[0]), f"{len(each[1]):,}", clean(", ".join(each[1]))),
+        lambda each: {"class": each[0], "processes": each[1]},
+        empty="no process has announced a class",
     )
 
 

@@ -7,7 +7,7 @@ import resource
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
 from jobwire.connection.connect import safe_url
@@ -46,6 +46,7 @@ class HeartbeatThread:
         works: Returns the running jobs, by thread id.
         ended_progress: The progress of jobs that ended since the last beat.
         quiet: Returns True if fetching has stopped.
+        classes: Returns the classes to announce; none once fetching has stopped. [X-CLASS-1]
         on_signal: Called with the name of a signal that came through Redis. [SIG-4] [SIG-10]
         on_beat: Called with every beat, for other regular work.
         stuck: Returns the reason that the process does not work, or "". It gets no lease then.
@@ -71,6 +72,7 @@ class HeartbeatThread:
         works: Callable[[], Mapping[str, Work]],
         ended_progress: EndedProgress,
         quiet: Callable[[], bool],
+        classes: Callable[[], Collection[str]] = tuple,
         on_signal: Callable[[str], None],
         on_beat: Callable[[], None],
         stuck: Callable[[], str] = lambda: "",
@@ -86,6 +88,8 @@ class HeartbeatThread:
         self._works = works
         self._ended_progress = ended_progress
         self._quiet = quiet
+        self._classes = classes
+        self._announces = False  # as of the last beat
         self._on_signal = on_signal
         self._on_beat = on_beat
         self._stuck = stuck
@@ -153,6 +157,7 @@ class HeartbeatThread:
                 rss=rss(),
                 rtt_us=int((time.perf_counter() - sent_at) * 1e6),
                 progress=ended | _progress(works),
+                classes=self._classes(),
             )
             self._held = 1  # have the audit look, in case this fails
             answer = self._redis.run(
@@ -167,6 +172,7 @@ class HeartbeatThread:
                 self.doubt_leases("the lease of this process had ended")
             self._beaten = True
             self._shown = len(sample.works)
+            self._announces = bool(sample.classes)
         if answer.signal is not None:
             self._on_signal(answer.signal)
 
@@ -207,7 +213,9 @@ class HeartbeatThread:
                 if not beaten:
                     pause = min(pause, timings.longest_outage_pause)
                 due = time.monotonic() + pause
-            elif misleads(self._shown, self._works(), time.time() - self._timings.early_beat):
+            elif self._announces > bool(self._classes()) or misleads(
+                self._shown, self._works(), time.time() - self._timings.early_beat
+            ):
                 self._goes_on(*self._duties[0])
 
     def _round(self) -> bool:

@@ -106,6 +106,7 @@ class Launcher:
         self._server: ServerInfo | None = None
         self._generation: Generation = 8
         self._quiet = threading.Event()
+        self._withdrawn = False  # True once no more jobs are fetched
         self._ticker = Ticker(tick=timings.tick)
         self._counts = ExecutionCounts()
         common = (self._redis, self._keys, timings, self._dead_limits, self._counts)
@@ -190,6 +191,7 @@ class Launcher:
             works=self.works,
             ended_progress=ended_progress,
             quiet=self._quiet.is_set,
+            classes=lambda: () if self._withdrawn else app.jobs,
             on_signal=on_signal or self._obey,
             on_beat=self._on_beat,
             stuck=self._progress.stuck,
@@ -389,6 +391,7 @@ class Launcher:
             self._periodic.close(timeout=0)
         for capsule in self._capsules:
             capsule.quiet()
+        self._withdrawn = True  # after the last fetch [X-CLASS-2]
         _log.info("quiet: no more jobs are started")
         self._fire("quiet")
 
