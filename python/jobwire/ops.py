@@ -4,6 +4,7 @@
 """
 
 from jobwire.console.ops.bulk import BulkAction, BulkState
+from jobwire.console.ops.detect import Detection, Writer
 from jobwire.console.ops.doctor import Finding, Limits, Severity
 from jobwire.console.ops.explain import Explanation, Reason
 from jobwire.console.ops.groups import FailureGroup, FailureGroups, FailureSet
@@ -26,6 +27,7 @@ __all__ = [
     "BulkAction",
     "BulkState",
     "Deleted",
+    "Detection",
     "Explanation",
     "FailureGroup",
     "FailureGroups",
@@ -46,6 +48,7 @@ __all__ = [
     "Undone",
     "Unparked",
     "Whereabouts",
+    "Writer",
 ]
 
 # Names of version 0.1, until 1.0.

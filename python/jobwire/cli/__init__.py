@@ -35,6 +35,7 @@ _EVERYDAY = {
 }
 _OPERATIONS = {
     "doctor": Place("jobwire.cli.operations:doctor", "Find problems of a Redis and its processes."),
+    "detect": Place("jobwire.cli.detect:detect", "Find the products that write into a Redis."),
     "explain": Place("jobwire.cli.operations:explain", "Say why a job does not run now."),
     "groups": Place("jobwire.cli.operations:groups", "Show failures, grouped by their cause."),
     "journal": Place("jobwire.cli.operations:journal", "Show the changes that people made."),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import click
@@ -30,7 +31,7 @@ from jobwire.inspect.formats import clean, duration, plain, to_json
 from jobwire.ops import Explanation, FailureSet, Finding, Whereabouts
 from jobwire.text import counted
 
-__all__ = ["doctor", "explain", "groups", "journal", "undo"]
+__all__ = ["doctor", "explain", "findings_table", "groups", "journal", "undo"]
 
 _STYLES = {"error": "red", "warning": "yellow", "note": "cyan"}
 _HELP = {"help_option_names": ["-h", "--help"]}
@@ -51,7 +52,7 @@ def doctor(url: str | None, namespace: str | None, as_json: bool) -> int:
     place = find_redis(url, namespace)
     with operating(place.url, place.namespace) as operations:
         findings = operations.doctor(wait_replicas=place.wait_replicas)
-    output.show(_findings(findings), as_json=as_json)
+    output.show(findings_table(findings), as_json=as_json)
     return EXIT_UNEXPECTED if any(one.severity == "error" for one in findings) else EXIT_OK
 
 
@@ -236,7 +237,8 @@ def undo(undo_id: str, url: str | None, namespace: str | None, as_json: bool) ->
 # -- views
 
 
-def _findings(findings: list[Finding]) -> Table:
+def findings_table(findings: Sequence[Finding], *, empty: str = "nothing is wrong") -> Table:
+    """Return findings, with problem and remedy."""
     return Table(
         f"{counted(len(findings), 'finding')}",
         [
@@ -250,7 +252,7 @@ def _findings(findings: list[Finding]) -> Table:
             one.code,
             f"{clean(one.sentence)} -> {clean(one.remedy)}",
         ),
-        empty="nothing is wrong",
+        empty=empty,
     )
 
 

@@ -1,4 +1,4 @@
-"""`jobwire doctor`, `explain`, `groups`, `journal` and `undo` from the view of a user."""
+"""`jobwire doctor`, `detect`, `explain`, `groups`, `journal` and `undo` from the view of a user."""
 
 from __future__ import annotations
 
@@ -67,6 +67,35 @@ def test_doctor(server: Server, client: Any) -> None:
     header, first, *_ = run(server, "doctor", status=1).out.splitlines()
     assert header.split("\t") == ["severity", "finding", "problem and remedy"]
     assert first.split("\t")[:2] == ["error", "queue-abandoned"]
+
+
+def test_detect(server: Server, client: Any) -> None:
+    client.hset("sidekiq:status:ab", "status", "queued")
+    client.lpush("queue:q", payload("q1", bid="ab", created_at=1.5))
+    client.sadd("queues", "q")
+    (found,) = records(server, "detect")
+    writers = {writer["product"]: writer for writer in found["writers"]}
+    assert set(writers) == {"sidekiq", "sidekiq-pro", "sidekiq-status"}
+    assert writers["sidekiq"]["versions"] == "before 8.0"
+    assert writers["sidekiq"]["generations"] == [5, 6, 7]
+    assert writers["sidekiq-pro"]["treatments"]["field bid"] == {
+        "fate": "park",
+        "effect": "nothing here counts the jobs of a batch",
+        "setting": "foreign bid=run",
+    }
+    assert [one["code"] for one in found["findings"]] == ["upgrade-8-times"]
+    assert (found["keys"], found["payloads"], found["refused"]) == (5, 41, {})
+    lines = run(server, "detect").out.splitlines()
+    assert lines[0] == "product\tversion\tevidence\tin a worker of jobwire"
+    assert lines[1].startswith("Sidekiq\tbefore 8.0\t")
+    assert lines[4] == "severity\tfinding\tproblem and remedy"
+    twice = run(server, "detect", server.url, status=2)
+    assert "give the URL once" in twice.err
+    ended = jobwire("detect", server.url, "--namespace", "none:")
+    assert (ended.returncode, ended.stdout.splitlines()[1:]) == (
+        0,
+        ["severity\tfinding\tproblem and remedy"],
+    )
 
 
 def test_explain(server: Server, client: Any) -> None:
@@ -176,6 +205,7 @@ def test_a_terminal_without_rich(
     client.config_set("save", "")
     for words, title in (
         (["doctor"], "1 finding"),
+        (["detect"], "1 product in 2 of 2 keys and 40 payloads"),
         (["explain", "r1"], "Job r1"),
         (["groups"], "2 groups of failures in 60 of 60 jobs"),
         (["journal"], "Journal"),
@@ -204,7 +234,9 @@ def test_a_dry_run_is_for_many(server: Server, client: Any) -> None:
     assert inspect(server, "retry", "--limit", "2", "--yes").stdout == "enqueued 2\n"
 
 
-@pytest.mark.parametrize("command", ["doctor", "explain x", "groups", "journal", "undo x"])
+@pytest.mark.parametrize(
+    "command", ["doctor", "detect", "explain x", "groups", "journal", "undo x"]
+)
 def test_no_redis(command: str) -> None:
     """ENV-7: status 4, as for every command."""
     ended = jobwire(*command.split(), "--redis", "redis://127.0.0.1:1/0")

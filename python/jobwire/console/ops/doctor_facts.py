@@ -17,7 +17,15 @@ from jobwire.protocol import permissions
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.wire import Arg, Batch, Command, ErrorReply, Op, command
 
-__all__ = ["DoctorFacts", "PlaceSize", "PrivateHash", "collect", "info_fields", "server_time"]
+__all__ = [
+    "DoctorFacts",
+    "PlaceSize",
+    "PrivateHash",
+    "allowed",
+    "collect",
+    "info_fields",
+    "server_time",
+]
 
 _SETS = ("schedule", "retry", "dead", "unreadable", "parked")
 MAX_KEYS = 200_000  # of the database, that are looked at
@@ -138,13 +146,13 @@ def collect(
         most_keys: Maximum number of keys of the database to look at.
     """
     refused: dict[str, str] = {}
-    info = info_fields((yield from _allowed(refused, [command("INFO")]))[0])
-    stored = yield from _allowed(refused, [command("CONFIG", "GET", one) for one in SETTINGS])
+    info = info_fields((yield from allowed(refused, [command("INFO")]))[0])
+    stored = yield from allowed(refused, [command("CONFIG", "GET", one) for one in SETTINGS])
     settings: dict[str, str] = {}
     for reply in stored:
         flat = items(reply)
         settings |= dict(zip(map(text, flat[::2]), map(text, flat[1::2]), strict=True))
-    clock, size = yield from _allowed(refused, [command("TIME"), command("DBSIZE")])
+    clock, size = yield from allowed(refused, [command("TIME"), command("DBSIZE")])
     now = server_time(clock)
     if info.get("role", "master") == "master" and "min_slaves_good_slaves" not in info:
         refused |= yield from _refused_writes(keys)
@@ -157,8 +165,8 @@ def collect(
     leases = yield from _leases(keys, identities)
     private = yield from _private(keys, sorted({*owners, *found.owners, *identities}), {*owners})
     sets = {place: getattr(keys, place) for place in _SETS}
-    counts = yield from _allowed(refused, [command("ZCARD", key) for key in sets.values()])
-    first = yield from _allowed(
+    counts = yield from allowed(refused, [command("ZCARD", key) for key in sets.values()])
+    first = yield from allowed(
         refused, [command("ZRANGE", sets[one], 0, 0, "WITHSCORES") for one in ("schedule", "retry")]
     )
     overdue = {
@@ -196,7 +204,7 @@ def server_time(reply: object) -> float:
     return whole(words[0]) + whole(words[1]) / 1e6 if len(words) == 2 else 0.0
 
 
-def _allowed(refused: dict[str, str], commands: Sequence[Command]) -> Op[list[Any]]:
+def allowed(refused: dict[str, str], commands: Sequence[Command]) -> Op[list[Any]]:
     """Send commands; note those that the server refuses, whose reply is then None."""
     replies: list[Any] = yield Batch(commands)
     for index, (step, reply) in enumerate(zip(commands, replies, strict=True)):
@@ -228,7 +236,7 @@ def _scan(keys: Keys, refused: dict[str, str], most_keys: int) -> Op[_Found]:
     queue, private = keys.queue("").encode(), keys.private("").encode()
     cursor: Any = b"0"
     while found.scanned < most_keys:
-        (reply,) = yield from _allowed(refused, [command("SCAN", cursor, "COUNT", KEYS_PER_SCAN)])
+        (reply,) = yield from allowed(refused, [command("SCAN", cursor, "COUNT", KEYS_PER_SCAN)])
         cursor, page = items(reply) or (b"0", [])
         found.scanned += len(page)
         found.queues.update(name(key.removeprefix(queue)) for key in page if key.startswith(queue))
@@ -241,7 +249,7 @@ def _scan(keys: Keys, refused: dict[str, str], most_keys: int) -> Op[_Found]:
 
 
 def _leases(keys: Keys, identities: Sequence[str]) -> Op[dict[str, float]]:
-    replies = yield from _allowed(
+    replies = yield from allowed(
         {}, [command("PTTL", raw(keys.process(identity))) for identity in identities]
     )
     return {
@@ -252,7 +260,7 @@ def _leases(keys: Keys, identities: Sequence[str]) -> Op[dict[str, float]]:
 
 
 def _private(keys: Keys, identities: Sequence[str], owners: set[str]) -> Op[list[PrivateHash]]:
-    replies = yield from _allowed(
+    replies = yield from allowed(
         {},
         [
             step
@@ -287,7 +295,7 @@ def _wrong_types(
     for identity in identities:
         hashes = (keys.process(identity), keys.work(identity), keys.private(identity))
         expected |= dict.fromkeys(hashes, "hash") | {keys.signals(identity): "list"}
-    replies = yield from _allowed({}, [command("TYPE", raw(key)) for key in expected])
+    replies = yield from allowed({}, [command("TYPE", raw(key)) for key in expected])
     return {
         key: (text(reply), kind)
         for (key, kind), reply in zip(expected.items(), replies, strict=True)
@@ -304,7 +312,7 @@ def _sizes(keys: Keys, entries: Mapping[str, int], refused: dict[str, str]) -> O
         else getattr(keys, place)
         for place in measured
     ]
-    replies = yield from _allowed(
+    replies = yield from allowed(
         refused, [command("MEMORY", "USAGE", raw(key), "SAMPLES", SAMPLES) for key in stored]
     )
     return [

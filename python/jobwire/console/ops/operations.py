@@ -14,6 +14,8 @@ from typing import Self, TypeVar
 from jobwire.application.producer import GenerationSetting
 from jobwire.console.ops import (
     bulk,
+    detect,
+    detect_facts,
     doctor,
     doctor_facts,
     explain,
@@ -28,6 +30,7 @@ from jobwire.console.ops import (
     undo,
 )
 from jobwire.console.ops.bulk import Bulk, BulkAction, BulkState
+from jobwire.console.ops.detect import Detection
 from jobwire.console.ops.doctor import Finding, Limits
 from jobwire.console.ops.explain import Explanation
 from jobwire.console.ops.groups import FailureGroups, FailureSet
@@ -279,6 +282,10 @@ class Operations:
         ahead = self._ahead()
         facts = self._run(doctor_facts.collect(self._keys, clock_ahead=ahead, latency=latency))
         return doctor.examine(self._keys, facts, limits, wait_replicas=wait_replicas)
+
+    def detect(self) -> Detection:
+        """Return which products write into this Redis, and the conflicts between them."""
+        return detect.examine(self._run(detect_facts.collect(self._keys)))
 
     def journal(self, *, limit: int = 100, before: str | None = None) -> list[JournalEntry]:
         """Return the actions of people, newest first.
