@@ -61,6 +61,7 @@ class AsyncClient(AsyncClosing):
         compress_above: int | None = None,
         transport: Transport | None = None,
         buffer: PushBuffer | None = None,
+        place: str = "",
     ) -> None:
         confirm = make_confirm(wait_replicas, timeout)
         self._producer = make_producer(
@@ -72,6 +73,7 @@ class AsyncClient(AsyncClosing):
             transport,
             max_payload_bytes,
             compress_above,
+            place,
         )
         address = find_address(url)
         self.redis = AsyncRedis(

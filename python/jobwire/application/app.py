@@ -92,6 +92,8 @@ class App(Clients):
         compress_above: Compress arguments of so many bytes or more; see `Client`.
         buffer: Keeps pushes while Redis is away, like `PushBuffer(max_jobs=10_000)`; see `Client`.
             None: such a push raises.
+        redis: Further Redis servers, name to URL. A job type names the one of its jobs, and `via`
+            the one of a block of code; each has workers of its own.
         imports: Names of modules that define jobs, like `shop.mail`. Every command that loads the
             application imports them; see also `autodiscover`.
         schedule: Name of the schedule of its periodic jobs. Applications that share a Redis need
@@ -134,6 +136,7 @@ class App(Clients):
         max_payload_bytes: int | None = MAX_PAYLOAD_BYTES,
         compress_above: int | None = None,
         buffer: PushBuffer | None = None,
+        redis: Mapping[str, str] | None = None,
         imports: Sequence[str] = (),
         schedule: str = "jobwire",
         **options: Unpack[Options],
@@ -155,6 +158,7 @@ class App(Clients):
             max_payload_bytes=max_payload_bytes,
             compress_above=compress_above,
             buffer=buffer,
+            redis=redis,
         )
         self.server_middleware: MiddlewareChain[ServerMiddleware] = MiddlewareChain(
             server_middleware
@@ -177,15 +181,29 @@ class App(Clients):
         """The queues that the jobs name, each with the classes of its jobs; `default` first.
 
         A worker that names no queues serves them all. The queue that an `enqueue` or `options`
-        names for one job is not among them.
+        names for one job is not among them, nor one that only jobs of another Redis name.
         """
         queues: dict[str, list[str]] = {"default": []}
         for name, job in self.jobs.items():
+            if not self._is_here(job):
+                continue
             options = (job.defaults.get("queue"), job.defaults.get("retry_queue"))
             for queue in dict.fromkeys((options[0] or "default", options[1] or "")):
                 if queue:
                     queues.setdefault(queue, []).append(name)
         return queues
+
+    @property
+    def served_url(self) -> str | None:
+        """URL of the Redis that a worker in this process serves; None as for `Client`."""
+        return self.url_of(self.served)
+
+    def served_entries(self) -> list[PeriodicEntry]:
+        """Return the periodic jobs of the Redis that a worker in this process serves."""
+        return [entry for entry in self.periodic_entries if self._is_here(self.jobs[entry.job])]
+
+    def _is_here(self, job: JobType[..., Any]) -> bool:
+        return self.url_of(job.redis) == self.served_url
 
     def autodiscover(self, *packages: str, module: str = "jobs") -> None:
         """Find the modules with jobs in packages: each `jobs.py`, at any depth.
@@ -232,6 +250,7 @@ class App(Clients):
         isolated: bool = False,
         redeliver: bool = True,
         on_commit: bool = True,
+        redis: str = "",
         **options: Unpack[Options],
     ) -> Callable[[Callable[P, R]], JobType[P, R]]: ...
 
@@ -244,6 +263,7 @@ class App(Clients):
         isolated: bool = False,
         redeliver: bool = True,
         on_commit: bool = True,
+        redis: str = "",
         **options: Any,
     ) -> JobType[P, R] | Callable[[Callable[P, R]], JobType[P, R]]:
         """Define a job from a function, sync or `async def`.
@@ -263,6 +283,8 @@ class App(Clients):
                 stops, is lost. Needs `retry=False`.
             on_commit: False to write each job at once even inside a database transaction; see
                 `jobwire.django`.
+            redis: Name of the Redis of its jobs in `App(redis=...)`; default: that of `url`. They
+                need a worker of that Redis: `jobwire worker --redis NAME`.
             **options: Options of every job of this type; see `Options`.
 
         Raises:
@@ -279,6 +301,7 @@ class App(Clients):
                 isolated=isolated,
                 redeliver=redeliver,
                 on_commit=on_commit,
+                redis=redis,
             )
             return self._define(make, function, name, options)
 
@@ -291,6 +314,7 @@ class App(Clients):
         timeout: float | None = None,
         isolated: bool = False,
         on_commit: bool = True,
+        redis: str = "",
         **options: Unpack[Options],
     ) -> Callable[[Callable[P, R]], JobType[P, R]]:
         """Define a job of Rails' Active Job, to run jobs that Rails enqueues, or for Rails to run.
@@ -309,6 +333,7 @@ class App(Clients):
             timeout: See `job`.
             isolated: See `job`.
             on_commit: See `job`.
+            redis: See `job`.
             **options: Options of the jobs that Python enqueues; see `Options`.
 
         Raises:
@@ -320,7 +345,11 @@ class App(Clients):
             check_function(function, name, iterable=False)
             _check_timeout(name, timeout)
             make = partial(
-                ActiveJobType[P, R], timeout=timeout, isolated=isolated, on_commit=on_commit
+                ActiveJobType[P, R],
+                timeout=timeout,
+                isolated=isolated,
+                on_commit=on_commit,
+                redis=redis,
             )
             return self._define(make, function, name, options)
 
@@ -504,7 +533,7 @@ class App(Clients):
         self.around.insert(0, CurrentAttributes(field, variables).restore)
 
     def iterable(
-        self, *, name: str | None = None, **options: Unpack[IterableOptions]
+        self, *, name: str | None = None, redis: str = "", **options: Unpack[IterableOptions]
     ) -> Callable[[Callable[Concatenate[Cursor, P], _Items]], JobType[P, None]]:
         """Define a job from a generator function that yields its position.
 
@@ -520,6 +549,7 @@ class App(Clients):
 
         Args:
             name: Wire class; see `job`.
+            redis: See `job`.
             **options: Options of every job of this type; see `IterableOptions`.
 
         Raises:
@@ -531,7 +561,7 @@ class App(Clients):
         ) -> JobType[P, None]:
             check_function(function, name, iterable=True)
             spec, common_options = define_iterable(function, options)
-            make = partial(JobType[P, None], iterable=spec)
+            make = partial(JobType[P, None], redis=redis, iterable=spec)
             return self._define(make, spec.here(), name, common_options)
 
         return define
@@ -558,6 +588,12 @@ class App(Clients):
         own = self._with_defaults(options)
         defined = make(self, wire_name, function, own)
         check_redelivery(wire_name, defined.redeliver, own)
+        if defined.redis and defined.redis not in self.redis:
+            known = ", ".join(sorted(self.redis)) or "none"
+            raise ConfigError(
+                f"job {wire_name!r}: redis {defined.redis!r} is not a name of this application "
+                f"(its names: {known}); add App(redis={{{defined.redis!r}: URL}})"
+            )
         self.jobs[wire_name] = defined
         return defined
 

@@ -64,6 +64,7 @@ class Client(Closing):
         transport: Destination of the jobs, shared with other clients; tests override it.
         buffer: Keeps pushes while Redis is away, and writes them when it is back. None: such a
             push raises.
+        place: Name or URL by which an application finds this client; "": its default Redis.
     """
 
     def __init__(
@@ -80,6 +81,7 @@ class Client(Closing):
         compress_above: int | None = None,
         transport: Transport | None = None,
         buffer: PushBuffer | None = None,
+        place: str = "",
     ) -> None:
         confirm = make_confirm(wait_replicas, timeout)
         self._producer = make_producer(
@@ -91,6 +93,7 @@ class Client(Closing):
             transport,
             max_payload_bytes,
             compress_above,
+            place,
         )
         address = find_address(url)
         self.redis = SyncRedis(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
@@ -14,6 +14,8 @@ from jobwire.application.aio import AsyncClient
 from jobwire.application.client import Client
 from jobwire.application.delivery import Transport
 from jobwire.application.producer import MAX_PAYLOAD_BYTES, GenerationSetting
+from jobwire.application.redis_url import find_address
+from jobwire.errors import ConfigError
 from jobwire.protocol.arguments import StrictArgs
 from jobwire.protocol.normalize import AsyncClientMiddleware, ClientMiddleware
 
@@ -38,6 +40,14 @@ class Clients:
         max_payload_bytes: Size of the largest payload to write; None for no limit. [PUSH-10]
         compress_above: Compress arguments of so many bytes or more; see `Client`.
         buffer: Keeps pushes while Redis is away; see `Client`. Each client has its own.
+        redis: Further Redis servers, name to URL.
+
+    Attributes:
+        redis: Name to URL of the further servers.
+        served: Name of the Redis of the worker in this process; "": that of `url`.
+
+    Raises:
+        ConfigError: A name or URL in `redis` is invalid.
     """
 
     def __init__(
@@ -52,8 +62,11 @@ class Clients:
         max_payload_bytes: int | None = MAX_PAYLOAD_BYTES,
         compress_above: int | None = None,
         buffer: PushBuffer | None = None,
+        redis: Mapping[str, str] | None = None,
     ) -> None:
         self.url = url
+        self.redis = _checked(redis or {})
+        self.served = ""
         self.namespace = namespace
         self.generation: GenerationSetting = generation
         self.strict_args: StrictArgs = strict_args
@@ -64,35 +77,85 @@ class Clients:
         self.transport = Transport()
         self._middleware = middleware
         self._lock = threading.Lock()  # guards `_clients` and `_async_clients`
-        self._via: ContextVar[str | None] = ContextVar("via", default=None)
-        self._clients: dict[str | None, Client] = {}
+        self._via: ContextVar[str] = ContextVar("via", default="")
+        self._clients: dict[str, Client] = {}
         self._async_clients: weakref.WeakKeyDictionary[
-            asyncio.AbstractEventLoop, dict[str | None, AsyncClient]
+            asyncio.AbstractEventLoop, dict[str, AsyncClient]
         ] = weakref.WeakKeyDictionary()
 
     @property
     def client(self) -> Client:
         """The blocking client, made at its first use."""
-        url = self._via.get() or self.url
-        with self._lock:
-            client = self._clients.get(url)
-            if client is None:
-                client = self._clients[url] = Client(url, **self._client_settings())
-            return client
+        return self.client_of(self.choose(""))
 
     @property
     def aclient(self) -> AsyncClient:
         """The asyncio client of the running event loop, made at its first use."""
-        url = self._via.get() or self.url
+        return self.aclient_of(self.choose(""))
+
+    def choose(self, redis: str) -> str:
+        """Return the Redis for a push: that of the `via` around the call, or else the given one."""
+        return self._via.get() or redis
+
+    def client_of(self, redis: str) -> Client:
+        """Return the blocking client of a Redis, also inside a `via` of another one.
+
+        Args:
+            redis: Its name or URL; "": that of `url`.
+
+        Raises:
+            ConfigError: It is neither a URL nor a name of this application.
+        """
+        with self._lock:
+            client = self._clients.get(redis)
+            if client is None:
+                client = self._clients[redis] = Client(
+                    self.url_of(redis), **self._client_settings(redis)
+                )
+            return client
+
+    def aclient_of(self, redis: str) -> AsyncClient:
+        """Return the asyncio client of the running event loop; see `client_of`."""
         loop = asyncio.get_running_loop()
         with self._lock:
             if loop not in self._async_clients:
                 self._drop_dead()
             clients = self._async_clients.setdefault(loop, {})
-            client = clients.get(url)
+            client = clients.get(redis)
             if client is None:
-                client = clients[url] = AsyncClient(url, **self._client_settings())
+                client = clients[redis] = AsyncClient(
+                    self.url_of(redis), **self._client_settings(redis)
+                )
             return client
+
+    def url_of(self, redis: str) -> str | None:
+        """Return the URL of a Redis, given by its name, by "" or by the URL itself.
+
+        Raises:
+            ConfigError: It is neither a URL nor a name of this application.
+        """
+        if not redis:
+            return self.url
+        if redis in self.redis:
+            return self.redis[redis]
+        if "://" in redis:
+            return redis
+        known = ", ".join(sorted(self.redis)) or "none"
+        raise ConfigError(
+            f"redis {redis!r} is neither a URL nor a name of this application (its names: {known});"
+            f" add App(redis={{{redis!r}: URL}})"
+        )
+
+    def name_of(self, redis: str) -> str:
+        """Return the name of a Redis that is given by its name or URL; a new URL unchanged.
+
+        Raises:
+            ConfigError: It is neither a URL nor a name of this application.
+        """
+        url = self.url_of(redis)
+        return next(
+            (name for name in self.redis if redis == name or self.redis[name] == url), redis
+        )
 
     def _drop_dead(self) -> None:
         """Drop the clients of loops that were closed and did not close them."""
@@ -100,8 +163,9 @@ class Clients:
             for client in self._async_clients.pop(loop).values():
                 client.redis.abandon()
 
-    def _client_settings(self) -> dict[str, Any]:
+    def _client_settings(self, redis: str) -> dict[str, Any]:
         return {
+            "place": redis,
             "namespace": self.namespace,
             "generation": self.generation,
             "strict_args": self.strict_args,
@@ -114,16 +178,22 @@ class Clients:
         }
 
     @contextmanager
-    def via(self, url: str) -> Iterator[None]:
+    def via(self, redis: str) -> Iterator[None]:
         """Enqueue to another Redis inside a `with` block, in this thread or task only.
 
-            with app.via("redis://shard-b:6379/0"):
+            with app.via("shard-b"):
                 greet.enqueue("Ada")
 
-        This is for jobs that are spread over several servers, each with its own workers. The
-        clients are kept, so use only a few different URLs.
+        This is for jobs that are spread over several servers, each with its own workers. It also
+        overrides the Redis of a job type. The clients are kept, so use only a few different URLs.
+
+        Args:
+            redis: A name of `App(redis=...)`, or a URL.
+
+        Raises:
+            ConfigError: It is neither a URL nor a name of this application.
         """
-        token = self._via.set(url)
+        token = self._via.set(self.name_of(redis))
         try:
             yield
         finally:
@@ -136,17 +206,28 @@ class Clients:
         for client in clients.values():
             client.close()
 
-    def connect(self, url: str | None) -> None:
+    def connect(self, url: str | None, *, named: Mapping[str, str] | None = None) -> None:
         """Use another Redis from now on; a worker calls this with its configured URL.
 
-        None means the URL that the environment names.
+        Args:
+            url: The URL; None: the one that the environment names.
+            named: New URLs of the named servers, such as one for all in a test.
         """
         with self._lock:
             self.url = url
+            self.redis = self.redis if named is None else dict(named)
             clients, self._clients = self._clients, {}
             self._async_clients.clear()
         for client in clients.values():
             client.close()
+
+    def serve(self, redis: str) -> None:
+        """Make this process a worker of a Redis: a named one, or the default from now on."""
+        name, url = self.name_of(redis), self.url_of(redis)
+        if name in self.redis and url != find_address(self.url).url:
+            self.served = name
+        else:
+            self.connect(url)
 
     async def aclose(self) -> None:
         """Close the asyncio clients of the running event loop, if there are any."""
@@ -154,3 +235,23 @@ class Clients:
             clients = self._async_clients.pop(asyncio.get_running_loop(), {})
         for client in clients.values():
             await client.close()
+
+
+def _checked(redis: Mapping[Any, Any]) -> dict[str, str]:
+    """Return the named servers.
+
+    Raises:
+        ConfigError: A name or URL is invalid.
+    """
+    for name, url in redis.items():
+        if not isinstance(name, str) or not name or not name.isprintable() or "://" in name:
+            raise ConfigError(
+                f"redis: {name!r} is not a name of a Redis; write redis={{'mail': URL}}"
+            )
+        if name == "default":
+            raise ConfigError("redis: 'default' is the Redis of url; write App(URL, redis=...)")
+        if not isinstance(url, str) or "://" not in url:
+            raise ConfigError(
+                f"redis: {url!r} of {name!r} is not a URL; write one like redis://localhost:6379/1"
+            )
+    return dict(redis)

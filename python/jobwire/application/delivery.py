@@ -42,10 +42,15 @@ class Deferral(Protocol):
 
     stores: bool
 
-    def defer(self, jobs: Sequence[ReadyPayload]) -> bool:
-        """Keep jobs for later; return False if there is no transaction to wait for."""
+    def defer(self, jobs: Sequence[ReadyPayload], redis: str) -> bool:
+        """Keep jobs for later; return False if there is no transaction to wait for.
 
-    async def adefer(self, jobs: Sequence[ReadyPayload]) -> bool:
+        Args:
+            jobs: The jobs.
+            redis: Name or URL of their Redis; "": the default of the application.
+        """
+
+    async def adefer(self, jobs: Sequence[ReadyPayload], redis: str) -> bool:
         """Keep jobs that were pushed from asyncio; see `defer`."""
 
     def settle(self) -> None:
@@ -101,7 +106,8 @@ def deliver(transport: Transport, jobs: Sequence[ReadyPayload]) -> Op[None]:
     yield Local(partial(delivery.deliver, jobs), partial(delivery.adeliver, jobs))
 
 
-def defer(deferral: Deferral, jobs: Sequence[ReadyPayload]) -> Op[bool]:
+def defer(deferral: Deferral, jobs: Sequence[ReadyPayload], redis: str) -> Op[bool]:
     """Keep jobs until a transaction commits; return False if there is none."""
-    kept: bool = yield Local(partial(deferral.defer, jobs), partial(deferral.adefer, jobs))
+    given = (jobs, redis)
+    kept: bool = yield Local(partial(deferral.defer, *given), partial(deferral.adefer, *given))
     return kept

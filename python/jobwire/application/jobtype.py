@@ -6,6 +6,8 @@ import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack
 
+from jobwire.application.aio import AsyncClient
+from jobwire.application.client import Client
 from jobwire.application.clients import Clients
 from jobwire.application.hooks import ExhaustedHook, RetryHook, check_hook
 from jobwire.application.iterabletype import IterableSpec
@@ -44,6 +46,7 @@ class JobType(Generic[P, R]):
         isolated: True if a job runs in its own process.
         redeliver: False if a job that a process has started never runs again.
         on_commit: False if a job is written at once even inside a database transaction.
+        redis: Name of the Redis of its jobs; "": the default of the application.
         iterable: The definition of an iterable job, or None.
         is_async: True if the function is `async def`.
         retry_hook: The hook that `retry_in` has set.
@@ -68,6 +71,7 @@ class JobType(Generic[P, R]):
         isolated: bool = False,
         redeliver: bool = True,
         on_commit: bool = True,
+        redis: str = "",
         iterable: IterableSpec | None = None,
     ) -> None:
         self.app = app
@@ -78,6 +82,7 @@ class JobType(Generic[P, R]):
         self.isolated = isolated
         self.redeliver = redeliver
         self.on_commit = on_commit
+        self.redis = redis
         self.iterable = iterable
         self.retry_hook: RetryHook | None = None
         self.exhausted_hook: ExhaustedHook | None = None
@@ -150,7 +155,7 @@ class JobType(Generic[P, R]):
             TypeError: The arguments do not match the parameters of the function.
             InvalidJob, RedisTrouble: See `Client.push`.
         """
-        return self.app.client.push(
+        return self._client.push(
             self.wire_class,
             self._bind(args, kwargs),
             fields=self.fields,
@@ -160,7 +165,7 @@ class JobType(Generic[P, R]):
 
     def enqueue_in(self, delay: When, *args: P.args, **kwargs: P.kwargs) -> str | None:
         """Push a job to run after a delay: seconds or a timedelta. [SCHED-2] [SCHED-3]"""
-        return self.app.client.push_in(
+        return self._client.push_in(
             delay,
             self.wire_class,
             self._bind(args, kwargs),
@@ -181,7 +186,7 @@ class JobType(Generic[P, R]):
         spread_interval: float | None = None,
     ) -> list[str | None]:
         """Push a job for each list of arguments; see `Client.push_bulk`."""
-        return self.app.client.push_bulk(
+        return self._client.push_bulk(
             self.wire_class,
             self._bind_each(args_list),
             at=at,
@@ -193,23 +198,23 @@ class JobType(Generic[P, R]):
 
     def result(self, jid: str, *, timeout: float | None = 0.0) -> Result | None:
         """Return what became of a job that keeps its result; see `Client.result`."""
-        return self.app.client.result(jid, timeout=timeout)
+        return self._client.result(jid, timeout=timeout)
 
     async def aresult(self, jid: str, *, timeout: float | None = 0.0) -> Result | None:
         """Return what became of a job that keeps its result; see `Client.result`."""
-        return await self.app.aclient.result(jid, timeout=timeout)
+        return await self._aclient.result(jid, timeout=timeout)
 
     def cancel(self, jid: str) -> Cancellation:
         """Cancel a job; see `Client.cancel`. [ITER-7] [X-CANCEL-1]"""
-        return self.app.client.cancel(jid)
+        return self._client.cancel(jid)
 
     async def acancel(self, jid: str) -> Cancellation:
         """Cancel a job; see `cancel`."""
-        return await self.app.aclient.cancel(jid)
+        return await self._aclient.cancel(jid)
 
     async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> str | None:
         """Push a job to run now; see `enqueue`."""
-        return await self.app.aclient.push(
+        return await self._aclient.push(
             self.wire_class,
             self._bind(args, kwargs),
             fields=self.fields,
@@ -219,7 +224,7 @@ class JobType(Generic[P, R]):
 
     async def aenqueue_in(self, delay: When, *args: P.args, **kwargs: P.kwargs) -> str | None:
         """Push a job to run after a delay; see `enqueue_in`."""
-        return await self.app.aclient.push_in(
+        return await self._aclient.push_in(
             delay,
             self.wire_class,
             self._bind(args, kwargs),
@@ -240,7 +245,7 @@ class JobType(Generic[P, R]):
         spread_interval: float | None = None,
     ) -> list[str | None]:
         """Push a job for each list of arguments; see `enqueue_bulk`."""
-        return await self.app.aclient.push_bulk(
+        return await self._aclient.push_bulk(
             self.wire_class,
             self._bind_each(args_list),
             at=at,
@@ -249,6 +254,14 @@ class JobType(Generic[P, R]):
             on_commit=self.on_commit,
             **self._options(),
         )
+
+    @property
+    def _client(self) -> Client:
+        return self.app.client_of(self.app.choose(self.redis))
+
+    @property
+    def _aclient(self) -> AsyncClient:
+        return self.app.aclient_of(self.app.choose(self.redis))
 
     def _parameters(self) -> Parameters:
         explain = self.app.strict_args == "raise"

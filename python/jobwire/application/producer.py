@@ -96,6 +96,7 @@ class Producer:
         max_payload_bytes: Size of the largest payload to write; None for no limit. [PUSH-10]
         compress_above: Compress arguments of so many bytes of JSON or more; None: none. [X-ZIP-4]
         transport: Destination of the jobs; Redis by default.
+        place: Name or URL by which an application finds the client; "": its default Redis.
         warn: Called with the warnings of `strict_args="warn"`.
     """
 
@@ -114,6 +115,7 @@ class Producer:
         max_payload_bytes: int | None = MAX_PAYLOAD_BYTES,
         compress_above: int | None = None,
         transport: Transport | None = None,
+        place: str = "",
         warn: Callable[[str], object] = lambda _: None,
     ) -> None:
         if generation not in ("auto", 7, 8):
@@ -141,6 +143,7 @@ class Producer:
         self._max_bytes = math.inf if max_payload_bytes is None else max_payload_bytes
         self._compress_above = compress_above
         self._transport = Transport() if transport is None else transport
+        self._place = place
         self._warn = warn
         self.keeper: Keeper | None = None
         self._templates: dict[tuple[object, ...], Template] = {}
@@ -235,7 +238,11 @@ class Producer:
         if len(ready.text) > self._max_bytes:
             raise self._too_large(class_name, "", ready)
         deferral = self._transport.deferral
-        if deferral is None or not on_commit or not (yield from defer(deferral, [ready])):
+        if (
+            deferral is None
+            or not on_commit
+            or not (yield from defer(deferral, [ready], self._place))
+        ):
             yield from self.write([ready])
         return ready.jid
 
@@ -380,7 +387,11 @@ class Producer:
                     raise self._too_large(class_name, f"job {len(results) - 1}", job)
                 accepted.append(job)
         deferral = self._transport.deferral
-        if deferral is None or not on_commit or not (yield from defer(deferral, accepted)):
+        if (
+            deferral is None
+            or not on_commit
+            or not (yield from defer(deferral, accepted, self._place))
+        ):
             yield from self.write(accepted)
         return results
 
@@ -551,6 +562,7 @@ def make_producer(
     transport: Transport | None = None,
     max_payload_bytes: int | None = MAX_PAYLOAD_BYTES,
     compress_above: int | None = None,
+    place: str = "",
 ) -> Producer:
     """Return a producer with the system's clock and random source, for either client."""
     return Producer(
@@ -566,6 +578,7 @@ def make_producer(
         max_payload_bytes=max_payload_bytes,
         compress_above=compress_above,
         transport=transport,
+        place=place,
         warn=_log.warning,
     )
 

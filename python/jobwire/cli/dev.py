@@ -117,7 +117,7 @@ def dev(
         if configured is not None:
             _tell_of(*configured)
         url, source = configured or _own_server(stack, settings["app"], port)
-        app.connect(url)
+        app.connect(url, named=dict.fromkeys(app.redis, url))
         run_beside(stack, commands, url)
         return process.run(app, serve_all_queues(app, settings).worker(), source=source)
 

@@ -123,9 +123,13 @@ def enqueue(
     if app:
         app.namespace = app.namespace if namespace is None else namespace
         app.connect(redis)
-    with app.client if app else Client(redis, namespace=namespace or "") as client:
-        if job:
-            jid = _push(job.options(**options), values, when)
+        if job and job.redis and url is None:
+            redis, source = app.redis[job.redis], f"{job.redis!r} of the application"
+    client = app.client_of(app.name_of(redis)) if app else Client(redis, namespace=namespace or "")
+    with client:
+        if app and job:
+            with app.via(redis):
+                jid = _push(job.options(**options), values, when)
         elif when is None:
             jid = client.push(class_name, values, **options)
         else:

@@ -39,7 +39,10 @@ __all__ = [
 F = TypeVar("F", bound=Callable[..., Any])
 
 redis_option = click.option(
-    "--redis", "url", metavar="URL", help="Redis or Valkey, like redis://localhost:6379/0."
+    "--redis",
+    "url",
+    metavar="URL|NAME",
+    help="Redis or Valkey, like redis://localhost:6379/0, or a name of App(redis=...).",
 )
 namespace_option = click.option(
     "--namespace", help="Prefix of every key. [default: the application's, or none]"
@@ -120,7 +123,13 @@ def redis_of(app: App | None, settings: Settings) -> tuple[str, str] | None:
     configured = settings.values["redis"]
     if app and app.url and configured.giver != "flag":
         return app.url, "from the application"
-    return (configured.value, f"from {configured.source}") if configured.value else None
+    if not configured.value:
+        return None
+    if app and app.redis:
+        name = app.name_of(configured.value)
+        if name in app.redis:
+            return app.redis[name], f"{name!r} of the application"
+    return configured.value, f"from {configured.source}"
 
 
 def unnamed_redis(settings: Settings) -> tuple[str, str]:

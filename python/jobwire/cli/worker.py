@@ -45,5 +45,5 @@ def worker(**options: Any) -> int:
     app = worker_app_of(settings)
     insist_on_log(app, settings)
     url, source = redis_of(app, settings) or unnamed_redis(settings)
-    app.connect(url)
+    app.serve(url)
     return process.run(app, serve_all_queues(app, settings).worker(), source=source)

@@ -9,7 +9,6 @@ from asgiref.sync import sync_to_async
 from django.db import connections, transaction
 
 from jobwire.application.app import App
-from jobwire.application.client import Client
 from jobwire.django.outbox.outbox import Outbox
 from jobwire.protocol.normalize import ReadyPayload
 
@@ -28,25 +27,25 @@ class OnCommit:
         self._app = app
         self._outbox = outbox
 
-    def defer(self, jobs: Sequence[ReadyPayload]) -> bool:
+    def defer(self, jobs: Sequence[ReadyPayload], redis: str) -> bool:
         """Keep jobs; return False if this thread is in no transaction."""
         aliases = [connection.alias for connection in _opened() if _in_transaction(connection)]
         if not aliases or not jobs:
             return bool(aliases)
         # No database can hold a row for the transactions of two.
         if self._outbox is not None and aliases == [self._outbox.alias]:
-            kept: _Kept = _InOutbox(self._app.client, jobs, self._outbox)
+            kept: _Kept = _InOutbox(self._app, redis, jobs, self._outbox)
         else:
-            kept = _Kept(self._app.client, jobs, len(aliases))
+            kept = _Kept(self._app, redis, jobs, len(aliases))
         for alias in aliases:
             transaction.on_commit(kept, using=alias)
         return True
 
-    async def adefer(self, jobs: Sequence[ReadyPayload]) -> bool:
+    async def adefer(self, jobs: Sequence[ReadyPayload], redis: str) -> bool:
         """Keep jobs that were pushed from asyncio: the transactions are those of Django's thread
         for sync code.
         """
-        kept: bool = await sync_to_async(self.defer, thread_sensitive=True)(jobs)
+        kept: bool = await sync_to_async(self.defer, thread_sensitive=True)(jobs, redis)
         return kept
 
     def settle(self) -> None:
@@ -65,8 +64,9 @@ class OnCommit:
 class _Kept:
     """Jobs that are written at the last of several commits."""
 
-    def __init__(self, client: Client, jobs: Sequence[ReadyPayload], commits: int) -> None:
-        self._client = client
+    def __init__(self, app: App, redis: str, jobs: Sequence[ReadyPayload], commits: int) -> None:
+        self._app = app
+        self._redis = redis
         self._jobs = jobs
         self._commits = commits
 
@@ -76,19 +76,19 @@ class _Kept:
             self._write()
 
     def _write(self) -> None:
-        self._client.write(self._jobs)
+        self._app.client_of(self._redis).write(self._jobs)
 
 
 class _InOutbox(_Kept):
     """Jobs that are rows of the transaction as well."""
 
-    def __init__(self, client: Client, jobs: Sequence[ReadyPayload], outbox: Outbox) -> None:
-        super().__init__(client, jobs, commits=1)
+    def __init__(self, app: App, redis: str, jobs: Sequence[ReadyPayload], outbox: Outbox) -> None:
+        super().__init__(app, redis, jobs, commits=1)
         self._outbox = outbox
-        self._rows = outbox.add(jobs)
+        self._rows = outbox.add(jobs, redis)
 
     def _write(self) -> None:
-        self._outbox.send_now(self._client, self._rows)
+        self._outbox.send_now(self._app, self._rows)
 
 
 def _opened() -> Iterator[Any]:

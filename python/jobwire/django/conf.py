@@ -43,6 +43,7 @@ class ProjectSettings:
         max_payload_bytes: Size of the largest payload to write; None for no limit. [PUSH-10]
         buffer: Keeps pushes while Redis is away: the arguments of `PushBuffer`, such as
             `{"spool": BASE_DIR / "spool"}`, or `{}`; None for no buffer.
+        redis: Further Redis servers, name to URL; see `App`.
         options: Options of every job, such as `retry`; see `Options`.
         on_commit: False to write jobs at once even inside a database transaction.
         page: Path or URL of the web page, to which the admin then has a link; None for that of
@@ -58,6 +59,7 @@ class ProjectSettings:
     wait_replicas: int = 0
     max_payload_bytes: int | None = 8 * 1024 * 1024
     buffer: Mapping[str, Any] | None = None
+    redis: Mapping[str, str] | None = None
     options: Mapping[str, Any] | None = None
     on_commit: bool = True
     page: str | None = None
@@ -79,6 +81,7 @@ class ProjectSettings:
             wait_replicas=self.wait_replicas,
             max_payload_bytes=self.max_payload_bytes,
             buffer=None if self.buffer is None else _buffer(self.buffer),
+            redis=self.redis,
             **(self.options or {}),
         )
         _ = app.client  # checks the settings of clients, and opens no connection
@@ -149,6 +152,7 @@ _WORDS = {
     "wait_replicas": "a number",
     "max_payload_bytes": "a number or None",
     "buffer": "a dict or None",
+    "redis": "a dict or None",
     "options": "a dict",
     "on_commit": "True or False",
     "page": "a path or URL",
@@ -160,7 +164,7 @@ def _fits(value: Any, kind: Any) -> bool:
         return True
     if kind == Sequence[Any]:
         return isinstance(value, Sequence) and not isinstance(value, str)
-    if kind == Mapping[str, Any] | None:
+    if kind in (Mapping[str, Any] | None, Mapping[str, str] | None):
         return value is None or isinstance(value, Mapping)
     return isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
 

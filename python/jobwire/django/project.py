@@ -66,7 +66,7 @@ def _make_app() -> App:
     if settings.on_commit:
         app.transport.deferral = OnCommit(app, outbox)
     if outbox is not None:
-        Relay(lambda: outbox.relay(app.client), outbox.release).attach(app)
+        Relay(lambda: outbox.relay(app), outbox.release).attach(app)
     connections = FreshConnections(app)
     app.wrap(outermost=True)(connections.around)
     app.wrap(connections.in_child)

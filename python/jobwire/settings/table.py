@@ -78,7 +78,7 @@ SETTINGS: dict[str, Setting] = {
             "redis",
             Kind("URL", str),
             ("--redis",),
-            "Redis or Valkey, like redis://localhost:6379/0.",
+            "Redis or Valkey, like redis://localhost:6379/0, or a name of App(redis=...).",
             without="REDIS_PROVIDER, REDIS_URL, or localhost",
         ),
         Setting(

@@ -277,10 +277,10 @@ def real(app: App, **settings: Any) -> Iterator[RealWorker]:
 
 @contextmanager
 def _connected(app: App, url: str) -> Iterator[None]:
-    before = app.url
-    app.connect(url)
+    before, named = app.url, app.redis
+    app.connect(url, named=dict.fromkeys(named, url))
     try:
         yield
     finally:
         app.close()
-        app.connect(before)
+        app.connect(before, named=named)

@@ -265,6 +265,50 @@ def test_enqueued_jobs_are_run(server: Server, workers: Workers) -> None:
     assert [json.loads(text) for text in found] == [["WhoAmI", [jid]], ["Note", [{"ü": [1]}]]]
 
 
+SHARDED = """
+from jobwire import App
+
+app = App({url!r}, redis={{"mail": {mail!r}}})
+
+
+@app.periodic("* * * * * *")
+@app.job(redis="mail", queue="mailers")
+def tick(): ...
+
+
+@app.job(redis="mail", queue="mailers")
+def mail(name):
+    resize.enqueue(name)
+
+
+@app.job
+def resize(name):
+    print(name)
+"""
+
+
+def test_a_worker_of_a_named_redis(server: Server, tmp_path: Path, workers: Workers) -> None:
+    """It runs the jobs of that Redis, and they can enqueue jobs of the default one."""
+    mail = f"{server.url.rsplit('/', 1)[0]}/5"
+    (tmp_path / "sharded.py").write_text(SHARDED.format(url=server.url, mail=mail))
+    ended = jobwire("enqueue", "-r", "sharded:app", "mail", "Ada", cwd=tmp_path)
+    assert "pushed to redis" in ended.stderr
+    assert "/5 ('mail' of the application)" in ended.stderr
+    there = redis.Redis.from_url(mail)
+    assert (server.client().dbsize(), there.llen("queue:mailers")) == (0, 1)
+    workers.start("sharded:app", "--redis", "mail", "--processes", "2")
+    wait_until(lambda: server.client().llen("queue:default") == 1, timeout=60)
+    wait_until(lambda: there.exists("cron_jobs:default"), timeout=60)
+    assert server.client().exists("cron_jobs:default", "processes") == 0
+    workers.start("sharded:app")
+    wait_until(lambda: server.client().get("stat:processed") == b"1", timeout=60)
+    assert server.client().exists("cron_jobs:default") == 0
+    there.close()
+    ended = jobwire("worker", "sharded:app", "--redis", "mial", cwd=tmp_path)
+    assert ended.returncode == 2
+    assert "redis 'mial' is neither a URL nor a name of this application" in ended.stderr
+
+
 def test_a_password_with_every_separator(server_factory: ServerFactory, workers: Workers) -> None:
     """ENV-7, SEC-2: percent-encoded in the URL, never shown."""
     server = server_factory(password="p+/%@:?# x")

@@ -11,6 +11,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+import redis
 
 from harness.servers import Reaper, Server, wait_until
 from jobwire import Inspector
@@ -169,6 +170,39 @@ def test_relays_at_the_same_time_write_each_job_once(
     run(variables, "jobwire_relay", "--once")  # the rows that one left to another
     assert sorted(numbers(server)) == [*range(1_000)]
     assert sent <= 1_000
+
+
+VIA_MAIL = """
+from django.db import transaction
+from jobwire.django import app
+from tests.django_site.orders.jobs import pay
+with transaction.atomic():
+    pay.enqueue(1)
+    with app.via("mail"):
+        pay.enqueue(2)
+"""
+
+
+def test_a_relay_writes_to_the_redis_of_each_job(server: Server, variables: dict[str, str]) -> None:
+    """One that is away, or has no name any more, holds up only its own jobs."""
+    run(variables, "shell", "-c", VIA_MAIL)  # nothing listens at the address of `mail`
+    assert numbers(server) == [1]
+    server.kill()
+    enqueue(variables, 2)
+    server.start()
+    failed = subprocess.run(
+        [*MANAGE, "jobwire_relay", "--once"],
+        env=variables,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "127.0.0.1:1" in failed.stderr
+    assert numbers(server) == [0, 1]
+    mail = {**variables, "MAIL_REDIS_URL": f"{server.url.rsplit('/', 1)[0]}/5"}
+    assert run(mail, "jobwire_relay", "--once").strip() == "1 written, 0 left"
+    assert server.client().llen("queue:default") == 2
+    assert redis.Redis.from_url(mail["MAIL_REDIS_URL"]).llen("queue:default") == 1
 
 
 @pytest.mark.matrix

@@ -91,4 +91,5 @@ JOBWIRE = {
     "PAGE": "/background/",
     "SERVER_MIDDLEWARE": ["tests.django_site.orders.middleware.querying"],
     "OPTIONS": {"retry": 3},
+    "REDIS": {"mail": os.environ.get("MAIL_REDIS_URL", "redis://127.0.0.1:1/1")},
 }

@@ -305,6 +305,79 @@ def test_jobs_go_via_another_redis_inside_of_a_block() -> None:
     assert app.client is not default
 
 
+MAIL, LOGS = "redis://127.0.0.1:2/0", "redis://127.0.0.1:3/0"
+
+
+def test_a_job_type_has_a_redis_by_name() -> None:
+    """The block of code is first, then the job type, then the application."""
+    app = App(NOWHERE, redis={"mail": MAIL, "logs": LOGS})
+    plain = app.job(name="Plain")(sample)
+    mail = app.job(name="Mail", redis="mail")(sample)
+    rails = app.active_job("Rails", redis="mail")(sample)
+
+    @app.iterable(redis="logs")
+    def rows(cursor: Cursor) -> Iterator[object]:
+        yield cursor
+
+    assert [job.redis for job in (plain, mail, rails, rows)] == ["", "mail", "mail", "logs"]
+    urls = [app.client_of(app.choose(job.redis)).url for job in (plain, mail, rails, rows)]
+    assert urls == [NOWHERE, MAIL, MAIL, LOGS]
+    with app.via("logs"):
+        assert app.client_of(app.choose(mail.redis)) is app.client
+        assert app.client.url == LOGS
+        assert app.client_of("").url == NOWHERE
+    with app.via(LOGS):  # the URL of a name is that name
+        assert app.client is app.client_of("logs")
+    assert mail.options(queue="low").redis == "mail"
+    app.close()
+
+
+def test_a_worker_serves_the_jobs_of_one_redis() -> None:
+    app = App(NOWHERE, redis={"mail": MAIL, "same": MAIL})
+    app.periodic("@daily", args=[1])(app.job(name="Plain", queue="plain")(sample))
+    app.periodic("@daily", args=[1])(app.job(name="Mail", queue="mail", redis="mail")(sample))
+    app.job(name="Same", queue="same", redis="same")(sample)
+    assert list(app.queues) == ["default", "plain"]
+    assert [entry.name for entry in app.served_entries()] == ["Plain"]
+    for url in ("mail", MAIL):
+        app.serve(url)
+        assert (app.served_url, list(app.queues)) == (MAIL, ["default", "mail", "same"])
+        assert [entry.name for entry in app.served_entries()] == ["Mail"]
+        assert app.client.url == NOWHERE
+        app.served = ""
+    app.serve(LOGS)
+    assert (app.served_url, app.client.url) == (LOGS, LOGS)
+    app.connect(MAIL)  # one server for all
+    app.serve(MAIL)
+    assert list(app.queues) == ["default", "plain", "mail", "same"]
+    app.close()
+
+
+@pytest.mark.parametrize(
+    ("redis", "error"),
+    [
+        ({"": MAIL}, "'' is not a name of a Redis"),
+        ({MAIL: MAIL}, "is not a name of a Redis"),
+        ({"default": MAIL}, r"'default' is the Redis of url; write App\(URL"),
+        ({"mail": "localhost"}, "'localhost' of 'mail' is not a URL"),
+    ],
+)
+def test_impossible_names_of_servers_are_refused(redis: dict[str, str], error: str) -> None:
+    with pytest.raises(ConfigError, match=error):
+        App(NOWHERE, redis=redis)
+
+
+def test_an_unknown_name_of_a_server_is_refused() -> None:
+    app = App(NOWHERE, redis={"mail": MAIL})
+    with pytest.raises(ConfigError, match=r"redis 'mial' is neither a URL nor .*names: mail"):
+        app.via("mial").__enter__()
+    with pytest.raises(ConfigError, match=r"job 'sample': redis 'mial' is not a name .*: mail"):
+        app.job(redis="mial")(sample)
+    with pytest.raises(ConfigError, match=r"job 'sample': redis .*its names: mail"):
+        app.job(redis=MAIL)(sample)
+    assert app.jobs == {}
+
+
 def test_there_is_one_asyncio_client_for_each_loop() -> None:
     app = App(NOWHERE)
 

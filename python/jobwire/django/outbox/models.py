@@ -13,6 +13,7 @@ class OutboxJob(models.Model):
     jid = models.TextField()
     queue = models.TextField()
     at = models.FloatField(null=True)  # epoch seconds of a scheduled job
+    redis = models.TextField(default="")  # its name; "": the default of the project
     payload = models.BinaryField()
     created_at = models.DateTimeField()
 

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import AbstractContextManager
 from datetime import timedelta
-from functools import partial
 from typing import Any
 
 from django.db import connections, router, transaction
 from django.utils import timezone
 
-from jobwire.application.client import Client
-from jobwire.outbox.rows import Row
-from jobwire.outbox.sending import GRACE_S, send_all, send_now
+from jobwire.application.app import App
+from jobwire.outbox.rows import Row, check_redis
+from jobwire.outbox.sending import GRACE_S, send_all, send_now, write_by
 from jobwire.protocol.normalize import ReadyPayload
 
 __all__ = ["Outbox"]
@@ -28,11 +27,23 @@ class Outbox:
         alias: str = router.db_for_write(_model())
         return alias
 
-    def add(self, jobs: Sequence[ReadyPayload]) -> list[Row]:
-        """Insert jobs, in the transaction of this thread."""
+    def add(self, jobs: Sequence[ReadyPayload], redis: str) -> list[Row]:
+        """Insert jobs of a Redis, in the transaction of this thread.
+
+        Raises:
+            ConfigError: The Redis has no name.
+        """
+        check_redis(redis)
         alias, model, now = self.alias, _model(), timezone.now()
         rows = [
-            model(jid=job.jid, queue=job.queue, at=job.at, payload=job.text, created_at=now)
+            model(
+                jid=job.jid,
+                queue=job.queue,
+                at=job.at,
+                redis=redis,
+                payload=job.text,
+                created_at=now,
+            )
             for job in jobs
         ]
         if connections[alias].features.can_return_rows_from_bulk_insert:
@@ -40,15 +51,15 @@ class Outbox:
         else:
             for row in rows:
                 row.save(using=alias, force_insert=True)
-        return [Row(row.pk, job) for row, job in zip(rows, jobs, strict=True)]
+        return [Row(row.pk, job, redis) for row, job in zip(rows, jobs, strict=True)]
 
-    def send_now(self, client: Client, rows: Sequence[Row]) -> None:
+    def send_now(self, app: App, rows: Sequence[Row]) -> None:
         """Write the jobs of rows that this process has just committed; or leave them to a relay."""
-        send_now(self, partial(client.write, buffered=False), rows)
+        send_now(self, write_by(app), rows)
 
-    def relay(self, client: Client, *, grace: float = GRACE_S) -> int:
+    def relay(self, app: App, *, grace: float = GRACE_S) -> int:
         """Write the jobs of rows that are `grace` seconds old; see `outbox.sending.send_all`."""
-        return send_all(self, partial(client.write, buffered=False), grace=grace)
+        return send_all(self, write_by(app), grace=grace)
 
     # -- the interface for `jobwire.outbox`
 
@@ -64,13 +75,13 @@ class Outbox:
         count: int = found._raw_delete(alias)  # asks for no related rows first
         return count
 
-    def oldest(self, after: int, age: float, most: int) -> list[Row]:
+    def oldest(self, after: int, age: float, most: int, without: Collection[str]) -> list[Row]:
         """Return the oldest rows after a key."""
         until = timezone.now() - timedelta(seconds=age)
         found = _model().objects.using(self.alias).filter(pk__gt=after, created_at__lte=until)
         return [
-            Row(row.pk, ReadyPayload(row.jid, row.queue, row.at, bytes(row.payload)))
-            for row in found.order_by("pk")[:most]
+            Row(row.pk, ReadyPayload(row.jid, row.queue, row.at, bytes(row.payload)), row.redis)
+            for row in found.exclude(redis__in=without).order_by("pk")[:most]
         ]
 
     def count(self) -> int:

@@ -101,7 +101,7 @@ class Launcher:
         self._producer = make_producer(app.namespace, app.generation, app.strict_args, ())
         self._keys = self._producer.keys
         self._redis = SyncRedis(
-            find_address(app.url).url, role="worker", timeout=timings.redis_timeout
+            find_address(app.served_url).url, role="worker", timeout=timings.redis_timeout
         )
         self._server: ServerInfo | None = None
         self._generation: Generation = 8
@@ -522,7 +522,7 @@ class Launcher:
         """Return the thread that takes ticks; None if it is turned off or cannot read lines."""
         if not self.config.periodic:
             return None
-        entries = [*self.app.periodic_entries, *self.config.schedule]
+        entries = [*self.app.served_entries(), *self.config.schedule]
         if not available():
             if entries:
                 raise ConfigError(

@@ -8,7 +8,7 @@ from django.core.management import call_command
 from django.db import transaction
 from django.test import TestCase
 
-from jobwire import testing
+from jobwire import ConfigError, testing
 from jobwire.django import app
 from jobwire.django.outbox.models import OutboxJob
 from jobwire.django.outbox.outbox import Outbox
@@ -57,13 +57,26 @@ class OutboxTest(WithJobs):
             self.assertEqual(OutboxJob.objects.count(), 0)
         self.assertEqual(self.numbers(), [1, 2, 3, 4])
 
+    def test_a_row_holds_the_name_of_its_redis_and_no_url(self) -> None:
+        with transaction.atomic():
+            defined.pay.enqueue(1)
+            with app.via("mail"):
+                defined.pay.enqueue(2)
+            with app.via("redis://:secret@shard"), self.assertRaises(ConfigError) as refused:
+                defined.pay.enqueue(3)
+            self.assertIn("write App(redis={'NAME': URL})", str(refused.exception))
+            self.assertNotIn("secret", str(refused.exception))
+            names = list(OutboxJob.objects.order_by("pk").values_list("redis", flat=True))
+            self.assertEqual(names, ["", "mail"])
+        self.assertEqual(self.numbers(), [1, 2])
+
     def test_a_relay_writes_every_form_of_a_job(self) -> None:
         with self.assertRaises(RuntimeError), transaction.atomic():
             transaction.on_commit(self.fail_commit)
             defined.pay.enqueue(1)
             defined.pay.enqueue_in(3600, 2)
         self.assertEqual(Outbox().count(), 2)
-        self.assertEqual(Outbox().relay(app.client), 0)  # too young
+        self.assertEqual(Outbox().relay(app), 0)  # too young
         call_command("jobwire_relay", "--once")
         self.assertEqual(Outbox().count(), 0)
         first, second = self.jobs.enqueued()

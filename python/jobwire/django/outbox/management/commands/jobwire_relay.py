@@ -33,10 +33,10 @@ class Command(BaseCommand):
         """Run the relay."""
         outbox = Outbox()
         if not options["once"]:
-            Relay(lambda: outbox.relay(app.client), outbox.release).serve()
+            Relay(lambda: outbox.relay(app), outbox.release).serve()
             return
         try:
-            sent = outbox.relay(app.client, grace=0)
+            sent = outbox.relay(app, grace=0)
         except RedisTrouble as error:
             raise CommandError(f"{error}; the jobs stay in the outbox") from None
         self.stdout.write(f"{sent} written, {outbox.count()} left")
