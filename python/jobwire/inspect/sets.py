@@ -13,7 +13,7 @@ from jobwire.inspect.entry import QUEUE, Entry, SetName, entry
 from jobwire.inspect.filters import Filter
 from jobwire.inspect.reading import ask, items, raw, score
 from jobwire.inspect.walking import BATCH_SIZE, ListWalk, Scan, SetWalk, Walk
-from jobwire.protocol.dead_set import DeadSetLimits, dead_key
+from jobwire.protocol.dead_set import DeadSetLimits, dead_key, trim
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.payload import edit
 from jobwire.protocol.promotion import promoted
@@ -361,6 +361,15 @@ def _remove(key: str) -> PageAct:
 
 
 def _kill(keys: Keys, key: str, dead_limits: DeadSetLimits) -> PageAct:
+    def kill_again(page: Sequence[Entry]) -> Op[tuple[int, int]]:
+        # The script would add to the set and then remove from it: the entry only gets a new score.
+        scored = [word for one in page for word in (dead_limits.now, one.payload)]
+        found = [command("ZSCORE", key, one.payload) for one in page]
+        _, *replies = yield Batch(
+            [command("ZADD", key, "XX", *scored), *found, *trim(key, dead_limits)], atomic=True
+        )
+        return sum(reply is not None for reply in replies[: len(page)]), 0
+
     def act(page: Sequence[Entry]) -> Op[tuple[int, int]]:
         moved = 0
         members: dict[str, list[bytes]] = {}
@@ -376,7 +385,7 @@ def _kill(keys: Keys, key: str, dead_limits: DeadSetLimits) -> PageAct:
             moved += len(killed)
         return moved, 0
 
-    return act
+    return kill_again if key == keys.dead else act
 
 
 def _promote(keys: Keys, key: str, moves: Sequence[tuple[Entry, str, bytes]]) -> Script:

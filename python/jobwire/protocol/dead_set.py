@@ -7,9 +7,9 @@ from typing import Literal
 
 from jobwire.errors import MalformedPayload
 from jobwire.protocol.keys import Keys
-from jobwire.protocol.wire import Batch, command
+from jobwire.protocol.wire import Batch, Command, command
 
-__all__ = ["DeadSetLimits", "dead_key", "dead_place", "kill"]
+__all__ = ["DeadSetLimits", "dead_key", "dead_place", "kill", "trim"]
 
 MAX_AGE_S = 15_552_000.0  # 180 days
 MAX_JOBS = 10_000
@@ -49,10 +49,13 @@ class DeadSetLimits:
 def kill(key: str, text: bytes, dead_limits: DeadSetLimits) -> Batch:
     """Put a payload into the dead set `key`, for a worker without a private hash."""
     return Batch(
-        [
-            command("ZADD", key, dead_limits.now, text),
-            command("ZREMRANGEBYSCORE", key, "-inf", dead_limits.oldest),
-            command("ZREMRANGEBYRANK", key, 0, -dead_limits.limit),
-        ],
-        atomic=True,
+        [command("ZADD", key, dead_limits.now, text), *trim(key, dead_limits)], atomic=True
     )
+
+
+def trim(key: str, dead_limits: DeadSetLimits) -> list[Command]:
+    """Return the commands that trim the dead set `key` after an insertion. [DEAD-2] [DEAD-3]"""
+    return [
+        command("ZREMRANGEBYSCORE", key, "-inf", dead_limits.oldest),
+        command("ZREMRANGEBYRANK", key, 0, -dead_limits.limit),
+    ]

@@ -98,6 +98,19 @@ def test_killing_one(inspector: Any, client: Any) -> None:
     assert client.zrange("jobwire:unreadable", 0, -1, withscores=True) == [(b"[1]", NOW)]
 
 
+def test_killing_the_dead(inspector: Any, client: Any) -> None:
+    """The entry stays, with the score now, also for the second person. INSP-7, INSP-16, INSP-29."""
+    client.zadd("dead", {payload("a"): NOW - 5, b"[1]": NOW - 4, "ancient": NOW - 15_552_000})
+    entries = list(inspector.entries("dead"))[:-1]
+    for entry in entries * 2:
+        assert inspector.kill(entry)
+    left = client.zrange("dead", 0, -1, withscores=True)
+    assert sorted(left) == [(b"[1]", NOW), (payload("a"), NOW)]
+    client.delete("dead")
+    assert not inspector.kill(entries[0])
+    assert client.exists("dead") == 0
+
+
 def test_rescheduling_one(inspector: Any, client: Any) -> None:
     """INSP-8, INSP-30: only the score of the exact bytes changes, and nothing is added."""
     client.zadd("schedule", {payload("a"): 9e9})
