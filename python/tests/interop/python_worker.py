@@ -16,11 +16,15 @@ import redis
 
 from harness.servers import wait_until
 from jobwire.application.config import CapsuleConfig, FetchMode, WorkerConfig, parse_queues
+from jobwire.protocol.foreign import Feature, ForeignPolicy
 from jobwire.worker import Launcher
 from jobwire.worker.base.timings import DEFAULT_TIMINGS, Timings
 from tests.interop.app import ReportingApp, make_app
 
 PYTHON = Path(__file__).parents[2]  # the directory for sys.path
+
+# Sidekiq without its commercial editions runs a job that has these fields like any other.
+FOREIGN: Mapping[Feature, ForeignPolicy] = {"bid": "run", "expires_in": "run"}
 
 
 @contextmanager
@@ -55,6 +59,7 @@ def worker_threads(
         timeout=10,
         fetch=fetch,
         unknown_jobs="sidekiq",
+        foreign=FOREIGN,
     )
     launcher = Launcher(app, config, timings=timings)
     launcher.start()
@@ -104,7 +109,9 @@ def worker_process(
     """Run `jobwire worker APP OPTIONS`; it is killed when the block ends."""
     # If the tests die, the kernel also ends this process.
     command = ["setpriv", "--pdeathsig", "KILL", sys.executable, "-m", "jobwire"]
-    command += ["worker", app, "--redis", url, "--unknown-jobs", "sidekiq", *options]
+    command += ["worker", app, "--redis", url, "--unknown-jobs", "sidekiq"]
+    command += [word for one in FOREIGN.items() for word in ("--foreign", "=".join(one))]
+    command += options
     with tempfile.TemporaryDirectory() as directory:
         log = Path(directory) / "log"
         with log.open("wb") as output:
