@@ -11,9 +11,8 @@ from jobwire import App, Job
 from jobwire.connection.sync import SyncRedis
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.metrics import Metrics
-from jobwire.protocol.outcome import Outcome
+from jobwire.protocol.outcome import DONE, Outcome
 from jobwire.protocol.reliable import InFlightJob
-from jobwire.protocol.results import ResultToStore
 from jobwire.worker.execute.compiled_job import CancelledIds, JobTable
 from jobwire.worker.execute.event_loop import AsyncLoop
 from jobwire.worker.execute.iterating import Iterations
@@ -50,7 +49,7 @@ class Memory:
     def acknowledge(self, held: InFlightJob) -> bool:
         return True
 
-    def ran(self, *, failed: bool, result: ResultToStore | None = None) -> None:
+    def ran(self, *, failed: bool, rest: Outcome = DONE) -> None:
         self.recorded += 1
 
     def flush_soon(self) -> None:

@@ -1,7 +1,8 @@
 -- cancel.lua: remove a cancelled job from the place where it waits, and keep its result.
--- [X-CANCEL-4] [X-CANCEL-5] [X-RESULT-2]
+-- [X-CANCEL-4] [X-CANCEL-5] [X-RESULT-2] [X-UNIQ-8]
 -- KEYS[1]  queue list, or schedule or retry set    KEYS[2]  result of the job
 -- KEYS[3]  sorted set of cancelled jobs: id -> when    KEYS[4]  state of an iteration
+-- KEYS[5]  lock to release if the job has it; without it none
 -- ARGV[1]  payload (exact bytes)    ARGV[2]  id of the job
 -- ARGV[3]  seconds to keep the result    ARGV[4]  result; empty: it is not kept
 -- Returns  1, or 0 if the job was not there and nothing was changed
@@ -18,5 +19,8 @@ if removed == 1 then
   end
   redis.pcall("ZREM", KEYS[3], ARGV[2])
   redis.pcall("DEL", KEYS[4])
+  if KEYS[5] and redis.pcall("GET", KEYS[5]) == ARGV[2] then
+    redis.pcall("UNLINK", KEYS[5])
+  end
 end
 return removed

@@ -1,5 +1,5 @@
--- finish.lua: end held jobs, and store each of them in one place or in none, with its result.
--- [REL-2] [REL-10] [REL-15] [REL-23] [REL-24] [RETRY-9] [DEAD-1] [DEAD-2] [DEAD-3] [ITER-4] [KEY-1] [STAT-1] [STAT-2] [X-RESULT-2] [X-RESULT-8] [X-TIME-2] [X-TIME-3] [X-TIME-4] [X-CANCEL-5]
+-- finish.lua: end held jobs, and store each of them in one place or in none, with its result and lock.
+-- [REL-2] [REL-10] [REL-15] [REL-23] [REL-24] [RETRY-9] [DEAD-1] [DEAD-2] [DEAD-3] [ITER-4] [KEY-1] [STAT-1] [STAT-2] [X-RESULT-2] [X-RESULT-8] [X-TIME-2] [X-TIME-3] [X-TIME-4] [X-CANCEL-5] [X-UNIQ-7]
 -- KEYS[1]  private hash of the process
 -- KEYS[2]  the place: a queue list, or the retry set, schedule, dead set or set of JSON that is not
 --          an object [EXEC-4]: member = payload, score = due time or time of death
@@ -11,17 +11,18 @@
 -- KEYS[9]  counter of outcomes that came too late
 -- KEYS[10]  set of queue names
 -- KEYS[11]  counter of jobs that came too late    KEYS[12]  sorted set of cancelled jobs: id -> when
--- KEYS[13..]  results, one for each job that has one
+-- KEYS[13..]  for each job: its result if it has one, the lock to release if it has one
 -- ARGV[1]  seconds to keep a day's counters
 -- ARGV[2]  what each job counts as: `executed`, `failed` (and executed), `expired`; empty: nothing
 -- ARGV[3]  1 if this call was made before and got no reply, else 0
 -- ARGV[4]  queue name; empty if the place is a sorted set
 -- ARGV[5]  score up to which members of the set are forgotten; empty to trim nothing
 -- ARGV[6]  size limit of the set
--- ARGV[7]  words of each job, 3 or 6
+-- ARGV[7]  words of each job, 3 or 7
 -- ARGV[8..]  field of the job in the private hash, score (empty, without a queue name: it is stored
---            nowhere), payload to store; and with 6 words: id to remove from the cancelled jobs
---            (empty: none), seconds to keep the result, result (empty: none)
+--            nowhere), payload to store; and with 7 words: id to remove from the cancelled jobs
+--            (empty: none), seconds to keep the result, result (empty: none), id of the job
+--            that must have the lock (empty: none is released)
 -- Returns  the fields that were not held any more; nothing was stored for those
 
 -- A script is not rolled back. So each key is checked first, and a job is added to its new place
@@ -41,11 +42,17 @@ end
 local lost = {}
 local any_returned = redis.call("EXISTS", KEYS[7]) == 1
 local words = tonumber(ARGV[7])
-local result = 12
+local key = 12
 for i = 8, #ARGV, words do
   local fetched = redis.call("HGET", KEYS[1], ARGV[i])
-  if words == 6 and ARGV[i + 5] ~= "" then
-    result = result + 1
+  local result, lock = 0, 0 -- their keys; 0: none
+  if words == 7 and ARGV[i + 5] ~= "" then
+    key = key + 1
+    result = key
+  end
+  if words == 7 and ARGV[i + 6] ~= "" then
+    key = key + 1
+    lock = key
   end
   if not fetched then
     lost[#lost + 1] = ARGV[i]
@@ -57,14 +64,15 @@ for i = 8, #ARGV, words do
       redis.call("ZADD", KEYS[2], ARGV[i + 1], ARGV[i + 2])
     end
     redis.call("HDEL", KEYS[1], ARGV[i])
-    -- pcall: a result or counter that cannot be written must not undo the outcome.
-    if words == 6 then
-      if ARGV[i + 3] ~= "" then
-        redis.pcall("ZREM", KEYS[12], ARGV[i + 3])
-      end
-      if ARGV[i + 5] ~= "" then
-        redis.pcall("SET", KEYS[result], ARGV[i + 5], "EX", ARGV[i + 4])
-      end
+    -- pcall: a result, lock or counter that cannot be written must not undo the outcome.
+    if words == 7 and ARGV[i + 3] ~= "" then
+      redis.pcall("ZREM", KEYS[12], ARGV[i + 3])
+    end
+    if result > 0 then
+      redis.pcall("SET", KEYS[result], ARGV[i + 5], "EX", ARGV[i + 4])
+    end
+    if lock > 0 and redis.pcall("GET", KEYS[lock]) == ARGV[i + 6] then
+      redis.pcall("UNLINK", KEYS[lock])
     end
     if any_returned then
       local digest = redis.sha1hex(fetched)

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         BufferFull,
         Cancelled,
         ConfigError,
+        DuplicateJob,
         InvalidArgument,
         InvalidJob,
         JobCrashed,
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
     from jobwire.protocol.payload import Job
     from jobwire.protocol.progress import JobProgress
     from jobwire.protocol.results import Result
+    from jobwire.protocol.unique import Unique
     from jobwire.worker.process.launcher import Launcher
 
 __all__ = [
@@ -67,6 +69,7 @@ __all__ = [
     "Client",
     "ConfigError",
     "Cursor",
+    "DuplicateJob",
     "Filter",
     "Inspector",
     "InvalidArgument",
@@ -98,6 +101,7 @@ __all__ = [
     "Shutdown",
     "Snooze",
     "TryAgain",
+    "Unique",
     "UnknownJob",
     "WorkerConfig",
     "current_job",
@@ -125,6 +129,7 @@ _HOMES = {
     "PendingPushes": "application.push_buffer",
     "PushBuffer": "application.push_buffer",
     "Result": "protocol.results",
+    "Unique": "protocol.unique",
     "WorkerConfig": "application.config",
     "current_job": "application.current",
     "report_progress": "application.current",

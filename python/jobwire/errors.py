@@ -2,6 +2,7 @@
 
     JobwireError
     ├── ConfigError            a setting, URL, flag or definition is wrong; nothing was started
+    ├── DuplicateJob           another job has the key of a unique job; nothing was written
     ├── NotPermitted           the role of a person does not allow an action; nothing was changed
     ├── PayloadError           a payload breaks SPEC.md
     │   ├── InvalidJob         a job to push is refused before anything is written
@@ -36,6 +37,7 @@ __all__ = [
     "BufferFull",
     "Cancelled",
     "ConfigError",
+    "DuplicateJob",
     "InvalidArgument",
     "InvalidJob",
     "JobCrashed",
@@ -68,6 +70,22 @@ class JobwireError(Exception):
 
 class ConfigError(JobwireError, ValueError):
     """A setting, URL, flag or job definition is wrong. The text names the value, rule and fix."""
+
+
+class DuplicateJob(JobwireError):
+    """A unique job was not written, because another job has its key. [X-UNIQ-4]
+
+    Attributes:
+        jid: Id of the other job.
+        job_class: The wire class of the job.
+    """
+
+    def __init__(self, jid: str, job_class: str) -> None:
+        super().__init__(
+            f"{job_class}: job {jid} has the same unique key; wait for its end, or use its id"
+        )
+        self.jid = jid
+        self.job_class = job_class
 
 
 class NotPermitted(JobwireError):

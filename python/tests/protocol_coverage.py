@@ -30,7 +30,10 @@ _TRACED = (
     *(f"integration/test_client{name}.py" for name in ("", "_generations")),
     *(f"integration/test_{name}.py" for name in ("cancelling", "heartbeat", "iteration")),
     "integration/test_job_progress.py",
-    *(f"integration/test_{name}.py" for name in ("periodic", "pushing", "results", "time")),
+    *(
+        f"integration/test_{name}.py"
+        for name in ("periodic", "pushing", "results", "time", "unique")
+    ),
 )
 
 

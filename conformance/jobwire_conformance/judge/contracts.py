@@ -49,13 +49,14 @@ _CONTRACTS = {
             *(_PRIVATE, f"retry|schedule|dead|jobwire:unreadable|{_QUEUE}", *_COUNTED),
             *("queues", "jobwire:stat:expired", "jobwire:cancelled"),
         ),
-        (_DIGITS, "|executed|failed|expired", _FLAG, _BYTES, rf"|{_TIME}", r"\d*", "3|6"),
-        ("jobwire:result:.+",),
+        (_DIGITS, "|executed|failed|expired", _FLAG, _BYTES, rf"|{_TIME}", r"\d*", "3|7"),
+        ("jobwire:(?:result:.+|unique:[0-9a-f]{64})",),
         (_BYTES,),  # which `_mismatch_of_jobs` looks at
     ),
     "cancel": _Contract(
         ("queue:.+|schedule|retry", "jobwire:result:.+", "jobwire:cancelled", "it-.+"),
         (_BYTES, _TEXT, _DIGITS, _BYTES),
+        ("jobwire:unique:[0-9a-f]{64}",),
     ),
     "put_back": _Contract(
         (_PRIVATE, *_RETURNED, "jobwire:stat:lost", "queues"),
@@ -146,13 +147,21 @@ def _mismatch_of_jobs(place: str, results: Sequence[str], arguments: Sequence[st
     trims = place in ("dead", "jobwire:unreadable")
     if trims != bool(oldest) or trims != bool(limit):
         return f"ARGV oldest {oldest} and limit {limit} for {place}"[:200]
-    words = (_FIELD, _NOW if trims else rf"|{_TIME}", _BYTES, _BYTES, _DIGITS, _BYTES)[: int(size)]
+    words = (_FIELD, _NOW if trims else rf"|{_TIME}", _BYTES, _BYTES, _DIGITS, _BYTES, _BYTES)[
+        : int(size)
+    ]
     if len(arguments) == len(fixed):
         return "no job in ARGV"
     if problem := _misfit("ARGV", arguments, fixed, words):
         return problem
-    stored = sum(map(bool, arguments[len(fixed) + 5 :: 6])) if size == "6" else 0
-    return None if stored == len(results) else f"{stored} results for {len(results)} keys"
+    more: list[str] = []
+    if size == "7":
+        for stored, holder in zip(
+            arguments[len(fixed) + 5 :: 7], arguments[len(fixed) + 6 :: 7], strict=True
+        ):
+            more += ["result"] * bool(stored) + ["unique"] * bool(holder)
+    kinds = [key.split(":")[1] for key in results]
+    return None if more == kinds else f"keys of {kinds} for {more}"[:200]
 
 
 def _misfit(

@@ -15,6 +15,7 @@ from tests.rows import over
 KEYS = Keys()
 ME = "app-1:4711:0123456789ab"
 DAY = "2026-11-20"
+LOCK = "jobwire:unique:" + "a" * 64
 PRIVATE = f"jobwire:private:{ME}"
 RETURNED = ["jobwire:returned", "jobwire:returned_at"]
 CALLS = [
@@ -51,9 +52,10 @@ def test_calls_of_the_reference_keep_the_contracts(call: Script) -> None:
 
 
 def test_every_script_has_a_contract() -> None:
-    """LUA-4: except for those of periodic jobs, which are of an annex."""
+    """LUA-4: except for those of periodic and of unique jobs, which are of annexes."""
     without = {name for name in scripts() if contracts.fault(name, [], []) is None}
-    assert without == {name for name in scripts() if name.startswith("periodic_")}
+    periodic = {name for name in scripts() if name.startswith("periodic_")}
+    assert without == {*periodic, "lock", "unlock"}
 
 
 def test_the_first_wrong_value_is_named() -> None:
@@ -99,8 +101,10 @@ def test_arguments_belong_to_their_keys(
         ("dead", [], ["failed", "0", "", "5", "9", "3", "1:a", "5", "{}"], "ARGV[9] = 5"),
         ("retry", [], ["failed", "0", "", "", "", "3", "1:a", "0"], "9 ARGV"),
         ("retry", [], ["failed", "0", "", "", "", "3"], "no job"),
-        ("retry", ["jobwire:result:j"], ["", "0", "", "", "", "3", "1:a", "0", ""], "0 results"),
-        ("retry", [], ["", "0", "", "", "", "6", "1:a", "0", "", "", "5", "{}"], "1 results"),
+        ("retry", ["jobwire:result:j"], ["", "0", "", "", "", "3", "1:a", "0", ""], "keys of"),
+        ("retry", [], ["", "0", "", "", "", "7", "1:a", "0", "", "", "5", "{}", ""], "keys of []"),
+        ("retry", [LOCK], ["", "0", "", "", "", "7", "1:a", "0", "", "", "5", "{}", ""], "keys of"),
+        ("retry", [LOCK], ["", "0", "", "", "", "7", "1:a", "0", "", "", "0", "", "j"], None),
     ],
 )
 def test_the_jobs_of_a_finish_belong_to_its_place(

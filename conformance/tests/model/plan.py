@@ -262,6 +262,8 @@ MISTAKES = (
 NOT_MODELLED = {
     "forget": "it changes the counts of returned jobs only, and the model has no counts",
     "cancel": "it removes a job that waits, as an operator can, and the model has no operators",
+    "lock": "it pushes, as a client does, and the model begins with jobs that are in Redis",
+    "unlock": "it removes a job that waits, as an operator can, and the model has no operators",
     **dict.fromkeys(
         (f"periodic_{name}" for name in ("due", "load", "look", "migrate", "status", "tick")),
         "its keys are of an annex; a tick pushes a new job, as a client does",

@@ -142,10 +142,11 @@ class Client(Closing):
             **options: See `Options`.
 
         Returns:
-            The job id, or None if client middleware stopped the job.
+            The job id, or None if client middleware stopped the job, or a unique job was dropped.
 
         Raises:
             InvalidJob: The job is invalid; nothing was written. [PUSH-4]
+            DuplicateJob: Another job has the key of a unique job; nothing was written. [X-UNIQ-4]
             RedisUnreachable: Nothing was written.
             RedisRefused: Nothing was written.
             MaybeWritten: The job was sent, but no reply came. [PUSH-8]
@@ -250,7 +251,8 @@ class Client(Closing):
             **options: See `Options`.
 
         Returns:
-            The job ids in order; None in place of a job that middleware stopped.
+            The job ids in order; None in place of a job that middleware stopped, and of a unique
+            job whose key another job has. [X-UNIQ-4]
 
         Raises:
             InvalidJob: A job is invalid; nothing was written.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -9,18 +10,21 @@ from typing import Any, NamedTuple, Protocol
 
 from jobwire.protocol.normalize import ReadyPayload
 from jobwire.protocol.progress import JobProgress
+from jobwire.protocol.unique import Refused
 from jobwire.protocol.wire import Local, Op
 
-__all__ = ["Bridge", "Deferral", "Delivery", "Transport", "defer", "deliver"]
+_log = logging.getLogger("jobwire.client")
+
+__all__ = ["Bridge", "Deferral", "Delivery", "Transport", "defer", "deliver", "log_refused"]
 
 
 class Delivery(Protocol):
     """Receives pushed jobs instead of Redis."""
 
-    def deliver(self, jobs: Sequence[ReadyPayload]) -> None:
-        """Receive jobs that were pushed together."""
+    def deliver(self, jobs: Sequence[ReadyPayload]) -> Refused:
+        """Receive jobs that were pushed together; return the unique ones that it refuses."""
 
-    async def adeliver(self, jobs: Sequence[ReadyPayload]) -> None:
+    async def adeliver(self, jobs: Sequence[ReadyPayload]) -> Refused:
         """Receive jobs that were pushed from asyncio."""
 
     def cancel(self, jid: str) -> None:
@@ -100,10 +104,13 @@ class Transport:
             self.overrides.remove(delivery)
 
 
-def deliver(transport: Transport, jobs: Sequence[ReadyPayload]) -> Op[None]:
-    """Give jobs to the delivery that overrides Redis."""
+def deliver(transport: Transport, jobs: Sequence[ReadyPayload]) -> Op[Refused]:
+    """Give jobs to the delivery that overrides Redis; return those that it refuses."""
     delivery = transport.overrides[-1]
-    yield Local(partial(delivery.deliver, jobs), partial(delivery.adeliver, jobs))
+    refused: Refused = yield Local(
+        partial(delivery.deliver, jobs), partial(delivery.adeliver, jobs)
+    )
+    return refused
 
 
 def defer(deferral: Deferral, jobs: Sequence[ReadyPayload], redis: str) -> Op[bool]:
@@ -111,3 +118,9 @@ def defer(deferral: Deferral, jobs: Sequence[ReadyPayload], redis: str) -> Op[bo
     given = (jobs, redis)
     kept: bool = yield Local(partial(deferral.defer, *given), partial(deferral.adefer, *given))
     return kept
+
+
+def log_refused(refused: Refused) -> None:
+    """Log the unique jobs that were left out when no caller waits for the answer any more."""
+    for jid, holder in refused.items():
+        _log.info("job %s is left out: job %s has the same unique key", jid, holder)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack
 
 from jobwire.application.aio import AsyncClient
@@ -18,6 +19,7 @@ from jobwire.protocol.iteration import Cancellation
 from jobwire.protocol.normalize import Options, check_options
 from jobwire.protocol.results import Result
 from jobwire.protocol.times import When
+from jobwire.protocol.unique import Unique
 
 __all__ = ["JobType", "check_redelivery"]
 
@@ -88,6 +90,7 @@ class JobType(Generic[P, R]):
         self.exhausted_hook: ExhaustedHook | None = None
         self.is_async = is_async(function)
         self.parameters = self._parameters()
+        self._place_unique()
         self.__doc__ = function.__doc__
         self.__wrapped__ = function
 
@@ -119,6 +122,7 @@ class JobType(Generic[P, R]):
         if on_commit is not None:
             changed.on_commit = on_commit
         changed.defaults = {**self.defaults, **options}
+        changed._place_unique()
         check_redelivery(self.name, self.redeliver, changed.defaults)
         return changed
 
@@ -153,7 +157,7 @@ class JobType(Generic[P, R]):
 
         Raises:
             TypeError: The arguments do not match the parameters of the function.
-            InvalidJob, RedisTrouble: See `Client.push`.
+            DuplicateJob, InvalidJob, RedisTrouble: See `Client.push`.
         """
         return self._client.push(
             self.wire_class,
@@ -270,6 +274,13 @@ class JobType(Generic[P, R]):
     def _bind(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
         """Return `args` of the payload for a call."""
         return self.parameters.bind(args, kwargs)
+
+    def _place_unique(self) -> None:
+        """Replace the names in a unique key, which a payload does not have, with positions."""
+        unique = self.defaults.get("unique")
+        if isinstance(unique, Unique) and isinstance(unique.by, tuple):
+            by = self.parameters.positions(unique.by)
+            self.defaults["unique"] = replace(unique, by=by)
 
     def _options(self) -> Options:
         return self.defaults  # type: ignore[return-value]  # checked by the definition

@@ -66,6 +66,28 @@ class Parameters:
             codecs = self._resolved()
         return self._encoded(values, codecs) if codecs else values
 
+    def positions(self, names: Sequence[str | int]) -> tuple[int, ...]:
+        """Return the positions of parameters in the list of a payload.
+
+        Args:
+            names: Names, or positions, which stay as they are.
+
+        Raises:
+            ConfigError: The function has no such parameter.
+        """
+        known = [
+            parameter.name
+            for parameter in self._signature.parameters.values()
+            if parameter.kind in (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
+        ]
+        for name in names:
+            if isinstance(name, str) and name not in known:
+                raise ConfigError(
+                    f"job {self._name!r}: unique by {name!r} is not a parameter of the function; "
+                    f"known: {', '.join(known) or 'none'}"
+                )
+        return tuple(known.index(name) if isinstance(name, str) else name for name in names)
+
     def encode(self, values: Sequence[Any]) -> list[Any]:
         """Return the list for the payload of positional arguments. Their number is not checked.
 

@@ -12,10 +12,19 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal
 
+import msgspec
+
 from jobwire.application import middleware
-from jobwire.application.delivery import Transport, defer, deliver
+from jobwire.application.delivery import Transport, defer, deliver, log_refused
 from jobwire.connection.key_waiter import KeyWaiter
-from jobwire.errors import ConfigError, InvalidJob, NoReply, RedisRefused, RedisUnreachable
+from jobwire.errors import (
+    ConfigError,
+    DuplicateJob,
+    InvalidJob,
+    NoReply,
+    RedisRefused,
+    RedisUnreachable,
+)
 from jobwire.protocol import active_job, cancelling, progress, times
 from jobwire.protocol.arguments import StrictArgs, check_args
 from jobwire.protocol.compression import compress
@@ -32,10 +41,11 @@ from jobwire.protocol.normalize import (
     finalize,
 )
 from jobwire.protocol.progress import JobProgress
-from jobwire.protocol.pushing import bulk_times, detect_generation, push, push_bulk
+from jobwire.protocol.pushing import bulk_times, detect_generation, push, push_bulk, replace
 from jobwire.protocol.results import Result, is_final, read
 from jobwire.protocol.template import Template
 from jobwire.protocol.times import Generation, When
+from jobwire.protocol.unique import UNIQUE, Refused, Unique
 from jobwire.protocol.wire import Confirm, Local, Op, command
 
 if TYPE_CHECKING:
@@ -233,6 +243,8 @@ class Producer:
             ready = made
         if ready is None:
             return None
+        if ready.lock is not None:
+            ready = _with_wish(ready, options)
         if self._compress_above is not None:
             ready = self._compressed(ready, self._compress_above)
         if len(ready.text) > self._max_bytes:
@@ -243,7 +255,10 @@ class Producer:
             or not on_commit
             or not (yield from defer(deferral, [ready], self._place))
         ):
-            yield from self.write([ready])
+            refused = yield from self._written([ready])
+            if refused:
+                _check_duplicate(class_name, options, refused[ready.jid])
+                return None
         return ready.jid
 
     def _ready(
@@ -302,25 +317,43 @@ class Producer:
         )
 
     def write(self, jobs: Sequence[ReadyPayload], *, buffered: bool = True) -> Op[None]:
-        """Write complete jobs, in slices if there are many; see `pushing.push_bulk`.
+        """Write jobs that were made before, in slices if there are many; see `pushing.push_bulk`.
+
+        A unique job whose key another job has now is left out, with a line in the log.
 
         Args:
             jobs: The jobs.
             buffered: False to raise while Redis is away, although there is a buffer.
         """
-        if self._transport.overrides:
-            yield from deliver(self._transport, jobs)
-        elif self.keeper is not None and jobs and buffered:
-            yield from self.keeper.write(jobs, self.send)
-        else:
-            yield from self.send(jobs)
+        refused = yield from self._written(jobs, buffered=buffered)
+        log_refused(refused)
 
-    def send(self, jobs: Sequence[ReadyPayload]) -> Op[None]:
-        """Write complete jobs to Redis now, without a buffer."""
+    def _written(self, jobs: Sequence[ReadyPayload], *, buffered: bool = True) -> Op[Refused]:
+        """Write jobs; return those that were refused."""
+        if self._transport.overrides:
+            return (yield from deliver(self._transport, jobs))
+        if self.keeper is not None and jobs and buffered:
+            return (yield from self.keeper.write(jobs, self.send))
+        return (yield from self.send(jobs))
+
+    def send(self, jobs: Sequence[ReadyPayload]) -> Op[Refused]:
+        """Write complete jobs to Redis now, without a buffer; return those that were refused."""
         if len(jobs) == 1:
-            yield from push(self.keys, jobs, self._confirm)
+            refused = yield from push(self.keys, jobs, self._confirm)
         else:
-            yield from push_bulk(self.keys, jobs, self._confirm)
+            refused = yield from push_bulk(self.keys, jobs, self._confirm)
+        return (yield from self._replaced(jobs, refused)) if refused else refused
+
+    def _replaced(self, jobs: Sequence[ReadyPayload], refused: Refused) -> Op[Refused]:
+        """Write refused jobs that replace others; return those that could not. [X-UNIQ-10]"""
+        left = dict(refused)
+        for job in jobs:
+            if job.lock is None or not job.lock.replaces or job.jid not in refused:
+                continue
+            left[job.jid] = yield from replace(
+                *(self.keys, job, refused[job.jid]), now=self._clock(), confirm=self._confirm
+            )
+        return {jid: holder for jid, holder in left.items() if holder}
 
     def close(self, seconds: float) -> Op[None]:
         """Try to write what the buffer keeps, for a time."""
@@ -341,8 +374,8 @@ class Producer:
         """Push a job for each list of arguments; return their ids in order.
 
         All jobs are checked before the first one is written. A job that middleware stopped has
-        None in place of its id. [BULK-1] [BULK-2] [BULK-9] [BULK-10] [BULK-11]
-        [BULK-16] [BULK-19]
+        None in place of its id, and so has a unique job that was refused. [BULK-1] [BULK-2]
+        [BULK-9] [BULK-10] [BULK-11] [BULK-16] [BULK-19] [X-UNIQ-4]
         """
         now = self._clock()
         pace = _Pace(self._clock)
@@ -374,13 +407,15 @@ class Producer:
             job: ReadyPayload | None
             if isinstance(made, dict):
                 job = yield from self._pass(made, now=now, generation=generation)
-                if not self.middleware and EXPIRES_AT not in made:
+                if not self.middleware and made.keys().isdisjoint(_OWN_FIELDS):
                     template = Template(made, now=now, generation=generation)
                     tail = template.tail(now)
             else:
                 job = made
             results.append(None if job is None else job.jid)
             if job is not None:
+                if job.lock is not None:
+                    job = _with_wish(job, options)
                 if self._compress_above is not None:
                     job = self._compressed(job, self._compress_above)
                 if len(job.text) > self._max_bytes:
@@ -392,7 +427,9 @@ class Producer:
             or not on_commit
             or not (yield from defer(deferral, accepted, self._place))
         ):
-            yield from self.write(accepted)
+            refused = yield from self._written(accepted)
+            if refused:
+                return [None if jid in refused else jid for jid in results]
         return results
 
     def _jids(self, count: int) -> Iterator[str]:
@@ -459,7 +496,7 @@ class Producer:
         generation: Generation,
     ) -> Template | None:
         """Return the template for jobs like this one; None if their options cannot be a key."""
-        if "expires_in" in options:  # each job has its own time
+        if "expires_in" in options or "unique" in options:  # each job has a field of its own
             return None
         values = options.values()
         # The key has the types, because True is equal to 1.
@@ -490,7 +527,9 @@ class Producer:
     def _compressed(ready: ReadyPayload, least: int) -> ReadyPayload:
         if len(ready.text) <= least:
             return ready
-        return ReadyPayload(ready.jid, ready.queue, ready.at, compress(ready.text, least))
+        return ReadyPayload(
+            ready.jid, ready.queue, ready.at, compress(ready.text, least), ready.lock
+        )
 
     def _pass(
         self, item: JobFields, *, now: float, generation: Generation
@@ -507,6 +546,8 @@ class Producer:
         return finalize(item, now=now, generation=generation)
 
 
+# Fields whose values differ between jobs of one push.
+_OWN_FIELDS = frozenset([EXPIRES_AT, UNIQUE])
 # Fields that parameters set.
 _PARAMETERS = frozenset(["class", "args", "jid", "at", "queue", "retry"])
 # Fields that a push leaves out or replaces. [PAY-14] [PUSH-3]
@@ -522,6 +563,22 @@ def _checked_fields(class_name: str, fields: Mapping[str, Any] | None) -> Mappin
             problem = "cannot be set here; a parameter sets it"
             raise _with_class(class_name, InvalidJob("PUSH-4", f"fields[{field!r}]", problem))
     return {name: value for name, value in (fields or {}).items() if name not in _REPLACED}
+
+
+def _with_wish(ready: ReadyPayload, options: Mapping[str, Any]) -> ReadyPayload:
+    """Return a unique job that says whether it replaces another."""
+    wish = options.get("unique")
+    if ready.lock is None or not isinstance(wish, Unique) or wish.duplicate != "replace":
+        return ready
+    lock = msgspec.structs.replace(ready.lock, replaces=True)
+    return msgspec.structs.replace(ready, lock=lock)
+
+
+def _check_duplicate(class_name: str, options: Mapping[str, Any], holder: str) -> None:
+    """Raise for a job whose key another has, unless it is dropped silently. [X-UNIQ-4]"""
+    wish = options.get("unique")
+    if not isinstance(wish, Unique) or wish.duplicate != "drop":
+        raise DuplicateJob(holder, class_name)
 
 
 def _with_class(class_name: str, error: InvalidJob) -> InvalidJob:

@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
+from jobwire.application.delivery import log_refused
 from jobwire.application.held_jobs import HeldJobs
 from jobwire.application.spool import SpoolFile, check_directory, left_in, new_file
 from jobwire.connection.sync import SyncRedis
@@ -27,6 +28,7 @@ from jobwire.errors import (
     RedisUnreachable,
 )
 from jobwire.protocol.normalize import ReadyPayload
+from jobwire.protocol.unique import Refused
 from jobwire.protocol.wire import Batch, Local, Op, command, once
 from jobwire.text import counted
 
@@ -46,8 +48,8 @@ class Sender(Protocol):
 
     keeper: Keeper | None
 
-    def send(self, jobs: Sequence[ReadyPayload]) -> Op[None]:
-        """Write jobs to Redis now."""
+    def send(self, jobs: Sequence[ReadyPayload]) -> Op[Refused]:
+        """Write jobs to Redis now; return the unique ones that were refused."""
 
 
 class Connection(Protocol):
@@ -76,7 +78,7 @@ class _Connection:
                 raise
 
     def send(self, jobs: Sequence[ReadyPayload]) -> None:
-        self._redis.run(self._sender.send(jobs))
+        log_refused(self._redis.run(self._sender.send(jobs)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,18 +187,18 @@ class Keeper:
             return replace(self._given_up, jobs=len(held), bytes=held.bytes, since=held.since)
 
     def write(
-        self, jobs: Sequence[ReadyPayload], send: Callable[[Sequence[ReadyPayload]], Op[None]]
-    ) -> Op[None]:
-        """Write jobs with `send`, or keep them.
+        self, jobs: Sequence[ReadyPayload], send: Callable[[Sequence[ReadyPayload]], Op[Refused]]
+    ) -> Op[Refused]:
+        """Write jobs with `send`, or keep them; return the unique ones that were refused.
 
         Raises:
             BufferFull: There is no room for them.
             RedisTrouble: The server refuses them for good, or they may have been written.
         """
         if self.holds and (yield self._local(self._follow, jobs)):
-            return
+            return {}
         try:
-            yield from send(jobs)
+            return (yield from send(jobs))
         except RedisTrouble as error:
             if not self._may_come_again(error):
                 raise
@@ -207,6 +209,7 @@ class Keeper:
             except BufferFull as full:
                 full.written = error.written
                 raise full from error
+            return {}
 
     def close(self, seconds: float) -> Op[None]:
         """Try to write all that is kept, for a time. The rest is kept until the process ends."""

@@ -18,6 +18,7 @@ import msgspec
 
 from jobwire.errors import ConfigError
 from jobwire.protocol.normalize import ReadyPayload
+from jobwire.protocol.unique import lock_in
 
 try:
     import fcntl
@@ -185,7 +186,8 @@ def _read(path: Path) -> tuple[list[tuple[ReadyPayload, float]], int, int, bytes
             break
         end = newline
         if line.text:
-            job = ReadyPayload(line.jid, line.queue, line.at, line.text.encode())
+            text = line.text.encode()
+            job = ReadyPayload(line.jid, line.queue, line.at, text, lock_in(text))
             jobs.append((job, line.since))
         elif line.sending:
             unsure = line.sending

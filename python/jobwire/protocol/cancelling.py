@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -14,9 +14,10 @@ from jobwire.protocol.iteration import Cancellation, Place
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.payload import decode
 from jobwire.protocol.results import ResultToStore, keep_of, read, result_to_store
+from jobwire.protocol.unique import UNIQUE, lock_of
 from jobwire.protocol.wire import Batch, Command, ErrorReply, Op, Script, command
 
-__all__ = ["REMEMBER_S", "cancel", "forget", "marked"]
+__all__ = ["REMEMBER_S", "cancel", "forget", "marked", "remove", "script_cancel"]
 
 REMEMBER_S = 86_400  # for which a mark stays [X-CANCEL-2]
 BATCH_SIZE = 1_000  # payloads to read at once
@@ -53,7 +54,11 @@ def forget(keys: Keys, jid: str) -> tuple[Command, ...]:
 
 
 def _place(keys: Keys, jid: str, now: float) -> Op[Place]:
-    if (yield from _remove(keys, jid, now)):
+    def take(key: str, text: bytes) -> Op[bool]:
+        removed: int = yield script_cancel(keys, key, text, jid, now)
+        return removed == 1
+
+    if (yield from remove(keys, jid, take)):
         return "queued"
     if (yield from _is_held(keys, jid)):  # it was fetched meanwhile
         return "running"
@@ -96,11 +101,14 @@ def _payloads(value: bytes) -> Iterator[bytes]:
         yield payload.encode("utf-8", "replace")
 
 
-def _remove(keys: Keys, jid: str, now: float) -> Op[bool]:
-    """Remove the job from the place where it waits."""
+def remove(keys: Keys, jid: str, take: Callable[[str, bytes], Op[bool]]) -> Op[bool]:
+    """Remove the job from the place where it waits.
+
+    `take` gets a key and a payload there; it returns False if the payload is there no more.
+    """
     for key in (keys.schedule, keys.retry):
         for text in (yield from _members(key, jid)):
-            if _is(text, jid) and (yield _script_cancel(keys, key, text, jid, now)) == 1:
+            if _is(text, jid) and (yield from take(key, text)):
                 return True
     names: Sequence[bytes] = yield command("SMEMBERS", keys.queues)
     for name in names:
@@ -111,7 +119,7 @@ def _remove(keys: Keys, jid: str, now: float) -> Op[bool]:
             if isinstance(texts, ErrorReply) or not texts:
                 break
             for text in texts:
-                if _is(text, jid) and (yield _script_cancel(keys, key, text, jid, now)) == 1:
+                if _is(text, jid) and (yield from take(key, text)):
                     return True
             start -= BATCH_SIZE
     return False
@@ -133,17 +141,21 @@ def _members(key: str, jid: str) -> Op[list[bytes]]:
             return found
 
 
-def _script_cancel(keys: Keys, key: str, text: bytes, jid: str, now: float) -> Script:
+def script_cancel(keys: Keys, key: str, text: bytes, jid: str, now: float) -> Script:
     """Return the step that removes a waiting job and keeps its result. [X-CANCEL-4]"""
-    seconds = keep_of(decode(text, ""), 0)
+    job = decode(text, "")
+    seconds, lock = keep_of(job, 0), lock_of(job.get(UNIQUE))
     end = (
         result_to_store(jid, seconds, "cancelled", now=now)
         if seconds
         else ResultToStore(jid, 0, b"")
     )
+    names = [key, keys.result(jid), keys.cancelled, keys.iteration(jid)]
+    if lock is not None and lock.scope != "for_time":
+        names.append(keys.unique(lock.digest))
     return Script(
         "cancel",
-        [key, keys.result(jid), keys.cancelled, keys.iteration(jid)],
+        names,
         [text, jid, end.seconds, end.text],
     )
 

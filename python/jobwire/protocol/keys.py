@@ -125,6 +125,10 @@ class Keys:
         """STRING of the progress that a job has reported. [X-PROG-1]"""
         return f"{self.namespace}jobwire:progress:{jid}"
 
+    def unique(self, digest: str) -> str:
+        """STRING of the id of the job that has the lock of a key. [X-UNIQ-3]"""
+        return f"{self.namespace}jobwire:unique:{digest}"
+
     def task(self, jid: str) -> str:
         """HASH of the record of a task of Django that keeps its result. [KEY-5]"""
         return f"{self.namespace}jobwire:task:{jid}"

@@ -17,6 +17,7 @@ from jobwire.protocol.expiry import EXPIRES_AT
 from jobwire.protocol.payload import encode
 from jobwire.protocol.results import KEEP, MAX_KEEP_S
 from jobwire.protocol.times import Generation, epoch, stamp
+from jobwire.protocol.unique import UNIQUE, Lock, Unique, declared, lock_of
 
 __all__ = [
     "FAILURE_FIELDS",
@@ -79,6 +80,9 @@ class Options(TypedDict, total=False):
     expires_in: float | None
     """Seconds after which a job that has not started is dropped; for a scheduled job, after its
     time. None: it waits for ever."""
+    unique: Unique | float | None
+    """The wish that no two jobs with the same arguments exist at a time; a number: seconds after
+    which another one is accepted in any case. See `Unique`. None: there may be many."""
     log_level: str | int
     """Log level while Sidekiq runs this job; jobwire's worker stores it but does not use it."""
 
@@ -97,6 +101,8 @@ class ReadyPayload(msgspec.Struct, frozen=True, gc=False):
     queue: str
     at: float | None
     text: bytes
+    lock: Lock | None = None
+    """The lock of a unique job, as the payload has it."""
 
 
 def check_options(options: Mapping[str, Any]) -> None:
@@ -158,12 +164,18 @@ def build(
         item[EXPIRES_AT] = (now if at is None else at) + expires_in
     if (keep := item.pop("keep_result", None)) is not None:
         item[KEEP] = keep
+    unique = item.pop("unique", None)
     item.update(fields or {})
     checked = check_args(args, strict=strict)
     if at is None:
         item |= {"args": checked, "class": class_name}
     else:
         item |= {"class": class_name, "args": checked, "at": epoch(at)}
+    if unique is not None:
+        try:
+            item[UNIQUE] = declared(item, unique)
+        except ValueError as error:
+            raise InvalidJob("X-UNIQ-1", "unique", str(error)) from error
     created_at = item.pop("created_at", None)
     item["jid"] = jid
     item["created_at"] = stamp(now, generation) if created_at is None else created_at
@@ -195,7 +207,7 @@ def finalize(item: JobFields, *, now: float, generation: Generation) -> ReadyPay
     except ValueError as error:
         # Python refuses to format an integer of more than 4,300 digits, as a guard against attacks.
         raise InvalidJob("PAY-5", "", f"cannot be written: {error}") from None
-    return ReadyPayload(item["jid"], item["queue"], at, text)
+    return ReadyPayload(item["jid"], item["queue"], at, text, lock_of(item.get(UNIQUE)))
 
 
 def _check_item(item: JobFields) -> None:
@@ -261,6 +273,12 @@ def _seconds(value: object) -> str:
     return ""
 
 
+def _unique(value: object) -> str:
+    if isinstance(value, Unique):
+        return ""
+    return f"{problem}, or Unique(...)" if (problem := _seconds(value)) else ""
+
+
 def _flag(value: object) -> str:
     return "" if value is None or isinstance(value, bool) else "is not True or False"
 
@@ -298,5 +316,6 @@ _CHECKS: dict[str, Callable[[object], str]] = {
     "tags": _tags,
     "keep_result": _seconds,
     "expires_in": _seconds,
+    "unique": _unique,
     "log_level": _log_level,
 }

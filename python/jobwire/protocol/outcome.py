@@ -8,11 +8,15 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from jobwire.protocol.keys import Keys
+from jobwire.protocol.payload import Job, edit
 from jobwire.protocol.results import ResultToStore
 from jobwire.protocol.retry import Discard, Kill, Retry
+from jobwire.protocol.unique import UNIQUE, lock_of
 from jobwire.protocol.wire import Command
 
-__all__ = ["DONE", "Counted", "Outcome", "Place", "after_decision"]
+__all__ = ["DONE", "Counted", "Outcome", "Place", "after_decision", "ending", "put_off"]
+
+_WAITS = frozenset(["retry", "schedule", "queue", "parked"])  # the places of jobs that run later
 
 Place: TypeAlias = Literal["retry", "schedule", "dead", "unreadable", "parked", "queue", ""]
 """Where a job is stored: a sorted set, the queue that it came from, or nowhere."""
@@ -33,6 +37,7 @@ class Outcome(msgspec.Struct, frozen=True):  # quicker to make than a dataclass
         cancelled: Id whose mark as cancelled is removed, with the state of its iteration; empty
             for none. [X-CANCEL-5]
         result: The result to store, if the job keeps one. [X-RESULT-2]
+        unlocks: Digest of the lock to release, and the job that must have it. [X-UNIQ-7]
         after: Sent right after the step: deletes the data that the job leaves in Redis.
     """
 
@@ -42,6 +47,7 @@ class Outcome(msgspec.Struct, frozen=True):  # quicker to make than a dataclass
     counted: Counted = "executed"
     cancelled: str = ""
     result: ResultToStore | None = None
+    unlocks: tuple[str, str] | None = None
     after: Sequence[Command] = ()
 
     @property
@@ -52,7 +58,7 @@ class Outcome(msgspec.Struct, frozen=True):  # quicker to make than a dataclass
     @property
     def plain(self) -> bool:
         """True if nothing else changes with the place and the counters."""
-        return self.result is None and not self.cancelled
+        return self.result is None and not self.cancelled and self.unlocks is None
 
     def key(self, keys: Keys, queue: str) -> str:
         """Return the key of the place, for a job from this queue; `retry` for none."""
@@ -82,3 +88,22 @@ def after_decision(decision: Retry | Kill | Discard, result: ResultToStore | Non
         case Kill(text, counted):
             return Outcome("dead", text, counted="failed" if counted else "", result=result)
     return Outcome(counted="failed", result=result)
+
+
+def ending(outcome: Outcome, job: Job) -> Outcome:
+    """Return the outcome of a job with the release of its lock. [X-UNIQ-6] [X-UNIQ-7]"""
+    value = job.get(UNIQUE)
+    if value is None:
+        return outcome
+    lock, jid = lock_of(value), job.jid
+    if lock is None or jid is None or lock.scope == "for_time":
+        return outcome
+    if outcome.place in _WAITS and lock.scope != "while_running":
+        return outcome
+    return msgspec.structs.replace(outcome, unlocks=(lock.digest, jid))
+
+
+def put_off(text: bytes, queue: str, at: float) -> Outcome:
+    """Return the outcome of a job that waits for the end of another with its key. [X-UNIQ-9]"""
+    later = edit(text, {"queue": queue}, drop=("enqueued_at",))
+    return Outcome("schedule", later, at, counted="")

@@ -17,6 +17,8 @@ def of_scripts(keys: Keys, identity: str, queue: str) -> list[Command]:
         command("EVALSHA", "0" * 40, 0),
         command("EXISTS", private),
         command("TYPE", private),
+        command("GET", keys.lost),
+        command("UNLINK", private),
         command("HGET", private, "x"),
         command("HMGET", keys.returned, "x"),
         command("HSET", private, "x", "x"),

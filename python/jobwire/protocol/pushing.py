@@ -9,22 +9,30 @@ from typing import Any
 import msgspec
 
 from jobwire.errors import InvalidJob, MaybeWritten, NoReply, RedisRefused, RedisTrouble
-from jobwire.protocol import times
+from jobwire.protocol import cancelling, times
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.normalize import ReadyPayload
 from jobwire.protocol.times import Generation, When
-from jobwire.protocol.wire import Batch, Command, Confirm, ErrorReply, Op, command
+from jobwire.protocol.unique import Refused, milliseconds
+from jobwire.protocol.wire import Arg, Batch, Command, Confirm, ErrorReply, Op, Script, command
 
-__all__ = ["bulk_times", "detect_generation", "push", "push_bulk", "slices"]
+__all__ = ["bulk_times", "detect_generation", "push", "push_bulk", "replace", "slices"]
 
 JOBS_PER_SLICE = 1_000  # jobs in one round trip [BULK-1]
 SCHEDULED_JOBS_PER_SLICE = 100
 BYTES_PER_SLICE = 1024 * 1024  # of payloads, unless a single job has more
 SHORTEST_SPREAD_S = 5.0  # [BULK-14]
+REPLACE_TRIES = 10  # of a job that moves while it is looked for
+_NONE: Refused = {}
 
 
-def push(keys: Keys, jobs: Sequence[ReadyPayload], confirm: Confirm | None = None) -> Op[None]:
+def push(keys: Keys, jobs: Sequence[ReadyPayload], confirm: Confirm | None = None) -> Op[Refused]:
     """Write jobs in one transaction: all of them or none. [PUSH-2]
+
+    A unique job is left out if another has its lock. [X-UNIQ-4]
+
+    Returns:
+        The jobs that were left out.
 
     Raises:
         RedisUnreachable: No job was written.
@@ -33,6 +41,9 @@ def push(keys: Keys, jobs: Sequence[ReadyPayload], confirm: Confirm | None = Non
         MaybeWritten: No reply came, so all jobs may have been written, or none. Or replicas did
             not confirm the write in time, so a failover may undo it. [PUSH-8] [PUSH-14]
     """
+    for job in jobs:
+        if job.lock is not None and job.lock.at_push:
+            return (yield from _push_unique(keys, jobs, confirm))
     queues: dict[str, list[bytes]] = {}
     schedule: list[str | float | bytes] = []
     for job in jobs:
@@ -54,9 +65,7 @@ def push(keys: Keys, jobs: Sequence[ReadyPayload], confirm: Confirm | None = Non
         else:
             yield Batch(commands, atomic=True, confirm=confirm)
     except NoReply as error:
-        unsure = MaybeWritten(f"{error}; the job may have been written")
-        unsure.unsure = tuple(job.jid for job in jobs)
-        raise unsure from None
+        raise _unsure(error, jobs) from None
     except RedisRefused as error:
         written_keys = {
             sent.args[1]
@@ -70,6 +79,89 @@ def push(keys: Keys, jobs: Sequence[ReadyPayload], confirm: Confirm | None = Non
             if (keys.queue(job.queue) if job.at is None else keys.schedule) in written_keys
         )
         raise
+    return _NONE
+
+
+def _push_unique(keys: Keys, jobs: Sequence[ReadyPayload], confirm: Confirm | None) -> Op[Refused]:
+    """Write jobs, each with its lock, in one script. [X-UNIQ-3] [X-UNIQ-4] [X-UNIQ-5]"""
+    step = _script_push(keys, jobs)
+    try:
+        if confirm is None:
+            holders: Sequence[bytes] = yield step
+        else:
+            (holders,) = yield Batch([step], atomic=True, confirm=confirm)
+    except NoReply as error:
+        raise _unsure(error, jobs) from None
+    return {
+        job.jid: holder.decode("utf-8", "replace")
+        for job, holder in zip(jobs, holders, strict=True)
+        if holder
+    }
+
+
+def _script_push(keys: Keys, jobs: Sequence[ReadyPayload]) -> Script:
+    names = [keys.queues]
+    words: list[Arg] = []
+    for job in jobs:
+        lock, at = job.lock, job.at
+        names.append(keys.queue(job.queue) if at is None else keys.schedule)
+        words += ("" if at is not None else job.queue, "" if at is None else at, job.text)
+        if lock is None or not lock.at_push:
+            words += ("", "", "")
+            continue
+        names.append(keys.unique(lock.digest))
+        bound = ("PX", lock.seconds) if at is None else ("PXAT", at + lock.seconds)
+        words += (job.jid, bound[0], milliseconds(bound[1]))
+    return Script("lock", names, words)
+
+
+def replace(
+    keys: Keys, job: ReadyPayload, holder: str, *, now: float, confirm: Confirm | None = None
+) -> Op[str]:
+    """Write a unique job in the place of the one that has its lock, if that one waits. [X-UNIQ-10]
+
+    The old job goes and the new one comes in one transaction.
+
+    Args:
+        keys: Key names.
+        job: The new job.
+        holder: Id of the job that has the lock.
+        now: Epoch seconds.
+        confirm: See `push`.
+
+    Returns:
+        Id of the job that still has the lock, because it runs; empty if the new job was written.
+    """
+    replies: list[Any] = []
+
+    def take(key: str, text: bytes) -> Op[bool]:
+        steps = [cancelling.script_cancel(keys, key, text, holder, now), _script_push(keys, [job])]
+        replies[:] = yield Batch(steps, atomic=True, confirm=confirm)
+        return replies[0] == 1 or not replies[1][0]
+
+    for _ in range(REPLACE_TRIES):
+        try:
+            taken = yield from cancelling.remove(keys, holder, take)
+        except NoReply as error:
+            raise _unsure(error, [job]) from None
+        refused = (
+            {job.jid: replies[1][0].decode("utf-8", "replace")}
+            if taken
+            else (
+                yield from _push_unique(keys, [job], confirm)  # it may have ended meanwhile
+            )
+        )
+        left = refused.get(job.jid, "")
+        if not left or (left == holder and not taken):
+            return left
+        holder = left
+    return holder
+
+
+def _unsure(error: NoReply, jobs: Sequence[ReadyPayload]) -> MaybeWritten:
+    unsure = MaybeWritten(f"{error}; the job may have been written")
+    unsure.unsure = tuple(job.jid for job in jobs)
+    return unsure
 
 
 def _name_wrong_keys(error: RedisRefused, failed: Sequence[Command]) -> None:
@@ -78,24 +170,31 @@ def _name_wrong_keys(error: RedisRefused, failed: Sequence[Command]) -> None:
         error.args = (f"{error}: {', '.join(str(sent.args[1]) for sent in failed)}",)
 
 
-def push_bulk(keys: Keys, jobs: Sequence[ReadyPayload], confirm: Confirm | None = None) -> Op[None]:
+def push_bulk(
+    keys: Keys, jobs: Sequence[ReadyPayload], confirm: Confirm | None = None
+) -> Op[Refused]:
     """Write many jobs in slices, in order, one transaction for each slice.
 
     The first slice that fails is the last one that is sent. [BULK-1] [BULK-5] [BULK-8] [BULK-15]
     [BULK-18]
+
+    Returns:
+        The unique jobs that were left out; see `push`.
 
     Raises:
         RedisTrouble: A slice failed. `written` of the error lists the jobs that were written
             nevertheless, `unsure` those that may have been. [BULK-6] [BULK-17]
     """
     written: list[str] = []
+    refused: dict[str, str] = {}
     for part in slices(jobs):
         try:
-            yield from push(keys, part, confirm)
+            refused |= yield from push(keys, part, confirm)
         except RedisTrouble as error:
             error.written = (*written, *error.written)
             raise
         written += (job.jid for job in part)
+    return refused
 
 
 def slices(jobs: Sequence[ReadyPayload]) -> Iterator[Sequence[ReadyPayload]]:

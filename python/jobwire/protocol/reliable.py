@@ -198,7 +198,7 @@ def script_finish(
     dead_limits: DeadSetLimits | None = None,
     repeated: bool = False,
 ) -> Script:
-    """Return the step that stores outcomes, with their results. [RETRY-9] [DEAD-1] [ITER-4]
+    """Return the step that stores outcomes, with results and locks. [RETRY-9] [DEAD-1] [ITER-4]
 
     Args:
         keys: Key names.
@@ -216,8 +216,8 @@ def script_finish(
     plain = all(outcome.plain for _, outcome in ends)
     words: list[Arg] = [DAY_TTL_S, first.counted, int(repeated), queue]
     words += ("", "") if dead_limits is None else (dead_limits.oldest, dead_limits.limit)
-    words.append(3 if plain else 6)
-    results: list[str] = []
+    words.append(3 if plain else 7)
+    more: list[str] = []
     for field, outcome in ends:
         at: Arg = outcome.at if dead_limits is None else dead_limits.now
         words += (field, at if outcome.place else "", outcome.text)
@@ -226,12 +226,15 @@ def script_finish(
         result = outcome.result
         words += (outcome.cancelled, *((0, b"") if result is None else result[1:]))
         if result is not None:
-            results.append(keys.result(result.jid))
+            more.append(keys.result(result.jid))
+        words.append("" if outcome.unlocks is None else outcome.unlocks[1])
+        if outcome.unlocks is not None:
+            more.append(keys.unique(outcome.unlocks[0]))
     return Script(
         "finish",
         [
             *(keys.private(identity), first.key(keys, queue), *_counted(keys, day)),
-            *(keys.queues, keys.expired, keys.cancelled, *results),
+            *(keys.queues, keys.expired, keys.cancelled, *more),
         ],
         words,
     )

@@ -176,7 +176,7 @@ def _commands(step: _Sent, scripts: ScriptSource) -> list[tuple[Arg, ...]]:
         return [step.args]
     if not isinstance(step, Batch):
         return [_words(step, scripts)]
-    commands = [_words(part, scripts) for part in step.steps]
+    commands = [_words(part, scripts, whole=step.atomic) for part in step.steps]
     if step.atomic:
         commands = [("MULTI",), *commands, ("EXEC",)]
     if step.confirm is not None:
@@ -184,9 +184,13 @@ def _commands(step: _Sent, scripts: ScriptSource) -> list[tuple[Arg, ...]]:
     return commands
 
 
-def _words(step: Command | Script, scripts: ScriptSource) -> tuple[Arg, ...]:
+def _words(
+    step: Command | Script, scripts: ScriptSource, *, whole: bool = False
+) -> tuple[Arg, ...]:
     if isinstance(step, Command):
         return step.args
+    if whole:  # a transaction cannot load a script that the server forgot
+        return ("EVAL", scripts(step.name).source, len(step.keys), *step.keys, *step.args)
     return ("EVALSHA", scripts(step.name).sha, len(step.keys), *step.keys, *step.args)
 
 

@@ -24,6 +24,7 @@ from jobwire.protocol.payload import Job, decode, edit, encode
 from jobwire.protocol.progress import JobProgress
 from jobwire.protocol.results import keep_of, result_to_store, value_members
 from jobwire.protocol.times import When
+from jobwire.protocol.unique import UNIQUE, Lock, Refused, lock_of
 from jobwire.worker.execute.compiled_job import CompiledJob, JobTable
 from jobwire.worker.execute.event_loop import AsyncLoop
 from jobwire.worker.execute.iterating import Iterations
@@ -86,6 +87,7 @@ class Jobs:
         self._waiting: list[EnqueuedJob] = []
         self._performed: list[EnqueuedJob] = []
         self._results: dict[str, bytes] = {}
+        self._locks: dict[str, tuple[str, float]] = {}  # digest -> job id, monotonic end
         self._ran: dict[str | None, Job] = {}  # by job id, as their own code has seen them
 
     def __len__(self) -> int:
@@ -146,6 +148,7 @@ class Jobs:
             self._waiting.clear()
             self._performed.clear()
             self._ran.clear()
+            self._locks.clear()
             self.cancelled.clear()
 
     def _filter(
@@ -218,13 +221,13 @@ class Jobs:
 
     # -- the interface for clients
 
-    def deliver(self, jobs: Sequence[ReadyPayload]) -> None:
-        """Collect pushed jobs."""
-        self._collect(jobs)
+    def deliver(self, jobs: Sequence[ReadyPayload]) -> Refused:
+        """Collect pushed jobs; return the unique ones whose key another job has."""
+        return self._collect(jobs)[1]
 
-    async def adeliver(self, jobs: Sequence[ReadyPayload]) -> None:
+    async def adeliver(self, jobs: Sequence[ReadyPayload]) -> Refused:
         """Collect pushed jobs."""
-        self._collect(jobs)
+        return self._collect(jobs)[1]
 
     def cancel(self, jid: str) -> None:
         """Record the cancellation of a job."""
@@ -243,11 +246,46 @@ class Jobs:
         """End the event loop that ran async jobs, if there was one."""
         self._loop.close(self._app.aclose)
 
-    def _collect(self, jobs: Sequence[ReadyPayload]) -> list[EnqueuedJob]:
-        enqueued = [EnqueuedJob(job) for job in jobs]
+    def _collect(self, jobs: Sequence[ReadyPayload]) -> tuple[list[EnqueuedJob], Refused]:
+        accepted: list[EnqueuedJob] = []
+        refused: dict[str, str] = {}
         with self._lock:
-            self._waiting += enqueued
-        return enqueued
+            for job in jobs:
+                enqueued = EnqueuedJob(job)
+                holder = self._take_lock(job.lock, enqueued)
+                if holder is None:
+                    accepted.append(enqueued)
+                    self._waiting.append(enqueued)
+                else:
+                    refused[job.jid] = holder
+        return accepted, refused
+
+    def _take_lock(self, lock: Lock | None, job: EnqueuedJob) -> str | None:
+        """Return the job that has the key of a unique one. With the lock held. [X-UNIQ-3]"""
+        if lock is None or not lock.at_push:
+            return None
+        now = time.monotonic()
+        holder, until = self._locks.get(lock.digest, ("", 0.0))
+        if until > now and not (lock.replaces and self._withdrawn(holder)):
+            return holder
+        self._locks[lock.digest] = job.jid or "", now + lock.seconds
+        return None
+
+    def _withdrawn(self, jid: str) -> bool:
+        """Remove a waiting job that another replaces; False if it does not wait."""
+        left = [waiting for waiting in self._waiting if waiting.jid != jid]
+        found = len(left) < len(self._waiting)
+        self._waiting = left
+        return found
+
+    def _release(self, job: Job, *, started: bool) -> None:
+        """Release the lock of a job that starts, or has ended. [X-UNIQ-6] [X-UNIQ-7]"""
+        lock = lock_of(job.get(UNIQUE))
+        if lock is None or lock.scope != ("until_start" if started else "until_done"):
+            return
+        with self._lock:
+            if self._locks.get(lock.digest, ("", 0.0))[0] == job.jid:
+                del self._locks[lock.digest]
 
     def _settle(self) -> None:
         """Receive the jobs that wait only for the transaction in which a framework runs a test."""
@@ -302,8 +340,12 @@ class Jobs:
             return
         job = _fetched(enqueued)
         compiled = self._compiled(job, self._loop)
-        with running(job):  # in a copy, so that the caller does not see the variables of the job
-            copy_context().run(compiled.call, job)
+        self._release(job, started=True)
+        try:
+            with running(job):  # in a copy: the caller must not see the variables of the job
+                copy_context().run(compiled.call, job)
+        finally:
+            self._release(job, started=False)
         self._keep(job, compiled)
 
     async def _aperform(self, enqueued: EnqueuedJob) -> None:
@@ -311,6 +353,7 @@ class Jobs:
         bridge = self._bridge
         loop = _ThisLoop(asyncio.get_running_loop()) if bridge is None else _BridgedLoop(bridge)
         compiled = self._compiled(job, loop)
+        self._release(job, started=True)
         with running(job):
             if compiled.native is not None:
                 task = asyncio.create_task(compiled.native(job))
@@ -318,7 +361,10 @@ class Jobs:
                 task = asyncio.create_task(asyncio.to_thread(compiled.call, job))
             else:
                 task = asyncio.create_task(bridge.to_async(compiled.call)(job))
-        await task
+        try:
+            await task
+        finally:
+            self._release(job, started=False)
         self._keep(job, compiled)
 
     async def _apart(self, enqueued: EnqueuedJob) -> None:
@@ -341,15 +387,19 @@ class Jobs:
 class _InlineJobs(Jobs):
     """Runs each job when it is enqueued."""
 
-    def deliver(self, jobs: Sequence[ReadyPayload]) -> None:
-        for job in self._collect(jobs):
+    def deliver(self, jobs: Sequence[ReadyPayload]) -> Refused:
+        accepted, refused = self._collect(jobs)
+        for job in accepted:
             if self._takes(job):
                 self._perform(job)
+        return refused
 
-    async def adeliver(self, jobs: Sequence[ReadyPayload]) -> None:
-        for job in self._collect(jobs):
+    async def adeliver(self, jobs: Sequence[ReadyPayload]) -> Refused:
+        accepted, refused = self._collect(jobs)
+        for job in accepted:
             if self._takes(job):
                 await self._aperform(job)
+        return refused
 
     def _takes(self, job: EnqueuedJob) -> bool:
         with self._lock:
@@ -413,16 +463,17 @@ def permitted(app: App) -> Iterator[None]:
 class _Refusal:
     """A delivery that accepts nothing."""
 
-    def deliver(self, jobs: Sequence[ReadyPayload]) -> None:
+    def deliver(self, jobs: Sequence[ReadyPayload]) -> Refused:
         for job in jobs:
             refused = EnqueuedJob(job)
             raise AssertionError(
                 f"a test enqueued {refused} in Redis; use the fixture jobwire_fake, "
                 "jobwire_inline or jobwire_worker, or their context managers"
             )
+        return {}
 
-    async def adeliver(self, jobs: Sequence[ReadyPayload]) -> None:
-        self.deliver(jobs)
+    async def adeliver(self, jobs: Sequence[ReadyPayload]) -> Refused:
+        return self.deliver(jobs)
 
     def cancel(self, jid: str) -> None:
         raise AssertionError(f"a test cancelled the job {jid} in Redis")

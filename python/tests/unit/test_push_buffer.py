@@ -21,6 +21,7 @@ from jobwire.application.push_buffer import Keeper
 from jobwire.application.spool import SpoolFile, left_in, new_file
 from jobwire.errors import RedisTrouble, RedisUnreachable
 from jobwire.protocol.normalize import ReadyPayload
+from jobwire.protocol.unique import Refused
 from jobwire.protocol.wire import Local, Op
 
 
@@ -50,8 +51,9 @@ class Switched:
             raise RedisRefused("WRONGTYPE a string is in the way")
         self.written += [job.jid for job in jobs]
 
-    def operation(self, jobs: Sequence[ReadyPayload]) -> Op[None]:
+    def operation(self, jobs: Sequence[ReadyPayload]) -> Op[Refused]:
         yield Local(lambda: self.send(jobs), _unused)
+        return {}
 
     def close(self) -> None:
         self.closed += 1

@@ -12,6 +12,7 @@ from pathlib import Path
 from runpy import run_path
 from typing import Any
 
+import msgspec
 import pytest
 
 from jobwire.application import active_values
@@ -23,6 +24,7 @@ from jobwire.protocol.ordering import QueueOrder
 from jobwire.protocol.payload import decode, encode
 from jobwire.protocol.promotion import first_wait, next_wait, promoted
 from jobwire.protocol.retry import encode_backtrace, retry_delay
+from jobwire.protocol.unique import digest
 from tests.rows import over
 
 FIXTURES = resources.path("fixtures")
@@ -41,6 +43,13 @@ neutral = run_path(str(FIXTURES.parent / "conformance/drivers/python/neutral.py"
 
 def vectors(kind: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
     return over("vector", load(f"vectors/{kind}.json"), ids=lambda vector: vector["name"])
+
+
+@vectors("unique-keys")
+def test_the_key_of_a_unique_job(vector: dict[str, Any]) -> None:
+    """[X-UNIQ-1]"""
+    value = msgspec.json.decode(vector["json"])
+    assert digest(vector["class"], vector["queue"], value) == vector["digest"]
 
 
 # -- retry delays

@@ -14,6 +14,7 @@ from jobwire.application.app import App
 from jobwire.outbox.rows import Row, check_redis
 from jobwire.outbox.sending import GRACE_S, send_all, send_now, write_by
 from jobwire.protocol.normalize import ReadyPayload
+from jobwire.protocol.unique import lock_in
 
 __all__ = ["Outbox"]
 
@@ -80,8 +81,9 @@ class Outbox:
         until = timezone.now() - timedelta(seconds=age)
         found = _model().objects.using(self.alias).filter(pk__gt=after, created_at__lte=until)
         return [
-            Row(row.pk, ReadyPayload(row.jid, row.queue, row.at, bytes(row.payload)), row.redis)
+            Row(row.pk, ReadyPayload(row.jid, row.queue, row.at, text, lock_in(text)), row.redis)
             for row in found.exclude(redis__in=without).order_by("pk")[:most]
+            for text in [bytes(row.payload)]
         ]
 
     def count(self) -> int:

@@ -17,6 +17,7 @@ from typing import Any, TypeGuard, TypeVar
 from jobwire.application.app import App
 from jobwire.application.current import running
 from jobwire.application.jobtype import JobType
+from jobwire.connection.sync import SyncRedis
 from jobwire.errors import (
     Cancelled,
     InvalidArgument,
@@ -24,6 +25,7 @@ from jobwire.errors import (
     JobTimeout,
     MalformedPayload,
     PoisonPill,
+    RedisTrouble,
     Shutdown,
     Snooze,
     TryAgain,
@@ -34,7 +36,7 @@ from jobwire.protocol.foreign import park
 from jobwire.protocol.iteration import Interrupted
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.metrics import ThreadMetrics
-from jobwire.protocol.outcome import DONE, Outcome, after_decision
+from jobwire.protocol.outcome import DONE, Outcome, after_decision, ending, put_off
 from jobwire.protocol.payload import Job, LazyJob, decode, edit
 from jobwire.protocol.poison import poisoned
 from jobwire.protocol.reliable import InFlightJob
@@ -58,6 +60,8 @@ from jobwire.protocol.retry import (
     wants_backtrace,
 )
 from jobwire.protocol.times import Generation, stamp
+from jobwire.protocol.unique import UNIQUE, lock_of, script_lock, script_unlock
+from jobwire.protocol.wire import once
 from jobwire.worker.execute.execution import Execution
 from jobwire.worker.execute.failure import describe, user_trace
 from jobwire.worker.execute.joblog import ended, event
@@ -65,6 +69,8 @@ from jobwire.worker.outcome.ended_progress import EndedProgress
 from jobwire.worker.outcome.sink import OutcomeSink
 
 __all__ = ["OutcomePolicy"]
+
+PUT_OFF_S = 5.0  # on average, of a job that waits for another with its key
 
 # The ends of a job that its interruption can have.
 _ENDED = (Shutdown, asyncio.CancelledError, concurrent.futures.CancelledError)
@@ -85,6 +91,7 @@ class OutcomePolicy:
         poison_limit: How often a job may be recovered from a dead process before it is killed.
         retries_unknown: True to retry a job of an unknown class without the option `retry`.
         ended_progress: Keeps what a job has reported last.
+        redis: Where the locks of unique jobs are, at their starts; None: none is looked at.
     """
 
     app: App
@@ -95,6 +102,7 @@ class OutcomePolicy:
     poison_limit: int
     retries_unknown: bool
     ended_progress: EndedProgress = field(default_factory=EndedProgress)
+    redis: SyncRedis | None = None
 
     def began(self, execution: Execution) -> None:
         """Log that the current job starts."""
@@ -122,12 +130,12 @@ class OutcomePolicy:
                 if compiled.keep or KEEP in job.fields:
                     result = self._done(job, compiled.keep)
                 if execution.acknowledged:
-                    self.sink.ran(failed=False, result=result)
+                    self.sink.ran(failed=False, rest=ending(Outcome(result=result), job))
                 else:
                     outcome = DONE
                     if after is not None or result is not None:
                         outcome = Outcome(result=result, after=() if after is None else (after,))
-                    self.sink.record(execution.held, outcome)
+                    self.sink.record(execution.held, ending(outcome, job))
             elif isinstance(error, Cancelled) or (job.cancelled and isinstance(error, _ENDED)):
                 self.cancelled(execution, counters)
             elif isinstance(error, Snooze) and self._puts_off(execution, error, counters):
@@ -139,7 +147,7 @@ class OutcomePolicy:
                 text = edit(
                     execution.held.text, {"enqueued_at": stamp(time.time(), self.generation())}
                 )
-                self.sink.record(execution.held, Outcome("queue", text, counted=""))
+                self.sink.record(execution.held, ending(Outcome("queue", text, counted=""), job))
             else:
                 self._fail(execution, error, counters)
         except Exception as problem:  # noqa: BLE001 - the job must not stay in flight
@@ -156,9 +164,9 @@ class OutcomePolicy:
         keep = keep_of(job, execution.compiled.keep)
         result = self._kept(job, keep, "cancelled", Members()) if keep else None
         if execution.acknowledged:
-            self.sink.ran(failed=False, result=result)
+            self.sink.ran(failed=False, rest=ending(Outcome(result=result), job))
         else:
-            self.sink.record(held, Outcome(cancelled=job.jid or "", result=result))
+            self.sink.record(held, ending(Outcome(cancelled=job.jid or "", result=result), job))
             self.sink.flush_soon()  # people wait for it
 
     def _puts_off(self, execution: Execution, snooze: Snooze, counters: ThreadMetrics) -> bool:
@@ -174,7 +182,7 @@ class OutcomePolicy:
         counters.record(execution.job.display_class, execution.seconds * 1000, False)
         text = snoozed(held.text, held.queue, count)
         at = time.time() + snooze.seconds
-        self.sink.record(held, Outcome("schedule", text, at, counted=""))
+        self.sink.record(held, ending(Outcome("schedule", text, at, counted=""), job))
         return True
 
     def expires(self, held: InFlightJob, job: Job, default: int) -> bool:
@@ -188,9 +196,37 @@ class OutcomePolicy:
             _log.warning("dropped: it came after its time, which %s says", EXPIRES_AT)
         keep = keep_of(job, default)
         result = self._kept(job, keep, "expired", Members()) if keep else None
-        self.sink.record(held, Outcome(counted="expired", result=result))
+        self.sink.record(held, ending(Outcome(counted="expired", result=result), job))
         for handler in self.app.expired_handlers:
             _contained("expired handler", partial(handler, job))
+        return True
+
+    def must_wait(self, held: InFlightJob, job: Job) -> bool:
+        """Let a unique job start; return True if it must wait for another with its key.
+
+        [X-UNIQ-6] [X-UNIQ-9]
+        """
+        lock, jid = lock_of(job.get(UNIQUE)), job.jid
+        if lock is None or jid is None or self.redis is None:
+            return False
+        try:
+            if lock.scope == "until_start":
+                # At its end the lock is released once more, in case that this fails.
+                self.redis.run(once(script_unlock(self.keys, lock.digest, jid)))
+                return False
+            if lock.scope != "while_running":
+                return False
+            if not self.redis.run(once(script_lock(self.keys, lock, jid)))[0]:
+                return False
+            why = "another job with its key runs"
+        except RedisTrouble as error:
+            if lock.scope == "until_start":
+                return False
+            why = f"its lock cannot be taken: {error}"
+        at = time.time() + (0.5 + random.random()) * PUT_OFF_S
+        with running(job):
+            _log.info("put off: %s", why)
+        self.sink.record(held, put_off(held.text, held.queue, at))
         return True
 
     def parks(self, held: InFlightJob, job: Job, reason: str) -> None:
@@ -253,11 +289,12 @@ class OutcomePolicy:
             counters.record(job.display_class, seconds * 1000, True)
         keep = execution.compiled.keep
         if execution.acknowledged:
-            self.sink.ran(failed=True, result=self._failed(job, keep, "discarded", error))
+            result = self._failed(job, keep, "discarded", error)
+            self.sink.ran(failed=True, rest=ending(Outcome(result=result), job))
             self._tell_of_death(job, error)
         elif isinstance(outcome, Retry):
             result = self._failed(job, keep, "retry", error)
-            self.sink.record(held, after_decision(outcome, result))
+            self.sink.record(held, ending(after_decision(outcome, result), job))
         else:
             self._record_death(held, job, outcome, error, keep)
         if _expected(error, outcome):
@@ -342,10 +379,11 @@ class OutcomePolicy:
         result = self._failed(
             job, keep, "dead" if isinstance(outcome, Kill) else "discarded", error
         )
+        stored = ending(after_decision(outcome, result), job)
         if not self.app.death_handlers:
-            self.sink.record(held, after_decision(outcome, result))
+            self.sink.record(held, stored)
             return
-        if not self.sink.store(held, after_decision(outcome, result)):
+        if not self.sink.store(held, stored):
             return
         text = outcome.text or job.text
         if isinstance(outcome, Discard) and outcome.text:

@@ -16,6 +16,7 @@ from jobwire.protocol.heartbeat import Work
 from jobwire.protocol.metrics import ThreadMetrics
 from jobwire.protocol.payload import Job, decode
 from jobwire.protocol.reliable import InFlightJob
+from jobwire.protocol.unique import UNIQUE
 from jobwire.worker.execute.compiled_job import CancelledIds, CompiledJob, JobTable
 from jobwire.worker.execute.execution import Execution
 from jobwire.worker.execute.interruption import Interruption, Overdue, make_interruption, wake
@@ -227,6 +228,8 @@ class Processor:
         if EXPIRES_AT in job.fields and self._outcome_policy.expires(held, job, compiled.keep):
             return 0.0
         if held.recovered and self._outcome_policy.kills(held, job, compiled.keep):
+            return 0.0
+        if UNIQUE in job.fields and self._outcome_policy.must_wait(held, job):
             return 0.0
         execution = Execution(held, job, compiled, time.time())
         if not compiled.redeliver and not self._acknowledged_first(execution):

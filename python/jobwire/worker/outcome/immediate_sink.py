@@ -14,11 +14,11 @@ from jobwire.errors import RedisTrouble, Shutdown
 from jobwire.protocol import cancelling
 from jobwire.protocol.dead_set import DeadSetLimits, kill
 from jobwire.protocol.keys import Keys
-from jobwire.protocol.outcome import Outcome
+from jobwire.protocol.outcome import DONE, Outcome
 from jobwire.protocol.reliable import InFlightJob, set_result
-from jobwire.protocol.results import ResultToStore
 from jobwire.protocol.stats import count
 from jobwire.protocol.times import utc_day
+from jobwire.protocol.unique import script_unlock
 from jobwire.protocol.wire import Batch, Command, Script, Step, command, once
 from jobwire.worker.base.outage import next_pause
 from jobwire.worker.outcome.sink import OutcomeSink
@@ -113,22 +113,24 @@ class ImmediateSink(OutcomeSink):
             commands += kill(key, outcome.text, self._dead_limits()).steps
         elif outcome.place:
             commands.append(command("ZADD", key, outcome.at, outcome.text))
-        self._send(commands, outcome.result)
+        self._send(commands, outcome)
 
-    def ran(self, *, failed: bool, result: ResultToStore | None = None) -> None:
+    def ran(self, *, failed: bool, rest: Outcome = DONE) -> None:
         """Count the end of a job."""
         self._flush_log()
         self._counts.add(failed=failed)
-        self._send([], result)
+        self._send([], rest)
 
     def store(self, held: InFlightJob, outcome: Outcome) -> bool:
         """Store the outcome of a job; always True, because no other process can have the job."""
         self.record(held, outcome)
         return True
 
-    def _send(self, commands: list[Command | Script], result: ResultToStore | None) -> None:
-        if result is not None:
-            commands.append(set_result(self._keys, result))
+    def _send(self, commands: list[Command | Script], outcome: Outcome) -> None:
+        if outcome.result is not None:
+            commands.append(set_result(self._keys, outcome.result))
+        if outcome.unlocks is not None:
+            commands.append(script_unlock(self._keys, *outcome.unlocks))
         if not commands:
             return
         step: Step = commands[0] if len(commands) == 1 else Batch(commands, atomic=True)

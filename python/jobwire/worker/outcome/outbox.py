@@ -24,6 +24,7 @@ from jobwire.protocol.keys import Keys
 from jobwire.protocol.outcome import Outcome
 from jobwire.protocol.reliable import InFlightJob, script_done, script_finish, set_result
 from jobwire.protocol.times import utc_day
+from jobwire.protocol.unique import script_unlock
 from jobwire.protocol.wire import Batch, Command, ErrorReply, Script, once
 
 __all__ = ["Entry", "Outbox"]
@@ -37,7 +38,8 @@ class Entry(msgspec.Struct, eq=False):  # quicker to make than a dataclass
     """One outcome.
 
     Attributes:
-        held: The job; without a field if it was acknowledged before, and only its result is left.
+        held: The job; without a field if it was acknowledged before, and only its result or lock is
+            left.
         stored: Set when it is stored; None if no thread waits for that.
         lost: True if the job was no longer held.
         repeated: True if it was sent before and got no reply, so that the first try may have
@@ -290,8 +292,11 @@ class Outbox:
         """Return the call that stores outcomes of one kind."""
         first, repeated = group[0].outcome, group[0].repeated
         keys, me = self._keys, self._identity
-        if not group[0].held.field and first.result is not None:
-            return set_result(keys, first.result)
+        if not group[0].held.field:
+            if first.result is not None:
+                return set_result(keys, first.result)
+            if first.unlocks is not None:
+                return script_unlock(keys, *first.unlocks)
         if not first.place and first.plain and first.counted in ("executed", "failed"):
             fields = [entry.held.field for entry in group]
             failed = first.counted == "failed"
@@ -321,7 +326,7 @@ def _group(entries: Sequence[Entry]) -> list[list[Entry]]:
         kind: object = (outcome.place, outcome.counted, outcome.plain, entry.repeated)
         if outcome.place == "queue":
             kind = (kind, entry.held.queue)
-        elif not entry.held.field:  # a result alone
+        elif not entry.held.field:  # a result or lock alone
             kind = entry
         group = groups.get(kind)
         if group is None:

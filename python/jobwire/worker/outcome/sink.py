@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from jobwire.protocol.outcome import Outcome
+from jobwire.protocol.outcome import DONE, Outcome
 from jobwire.protocol.reliable import InFlightJob
-from jobwire.protocol.results import ResultToStore
 
 __all__ = ["OutcomeSink"]
 
@@ -20,8 +19,11 @@ class OutcomeSink(Protocol):
     def store(self, held: InFlightJob, outcome: Outcome) -> bool:
         """Store an outcome and wait for that; return True if the job was still held."""
 
-    def ran(self, *, failed: bool, result: ResultToStore | None = None) -> None:
-        """Count the end of a job that was acknowledged before it ran, and store its result."""
+    def ran(self, *, failed: bool, rest: Outcome = DONE) -> None:
+        """Count the end of a job that was acknowledged before it ran.
+
+        Of `rest`, its result is stored and its lock released.
+        """
 
     def flush_soon(self) -> None:
         """Do not let recorded outcomes wait for a fetch.

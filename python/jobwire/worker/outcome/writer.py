@@ -5,9 +5,8 @@ from __future__ import annotations
 import threading
 
 from jobwire.errors import RedisTrouble
-from jobwire.protocol.outcome import Outcome
+from jobwire.protocol.outcome import DONE, Outcome
 from jobwire.protocol.reliable import InFlightJob
-from jobwire.protocol.results import ResultToStore
 from jobwire.worker.base.checks import PeriodicChecks
 from jobwire.worker.base.timings import Timings
 from jobwire.worker.outcome.immediate_sink import ExecutionCounts
@@ -63,12 +62,14 @@ class OutcomeWriter:
                 return False
         return not entry.lost
 
-    def ran(self, *, failed: bool, result: ResultToStore | None = None) -> None:
+    def ran(self, *, failed: bool, rest: Outcome = DONE) -> None:
         """Count the end of a job that was acknowledged, and so counted, before it ran."""
         self._outbox.flush_log()
         self._counts.add(failed=failed, counted=True)
-        if result is not None:
-            self._outbox.add(Entry(_NONE, Outcome(result=result)))
+        if rest.result is not None:
+            self._outbox.add(Entry(_NONE, Outcome(result=rest.result)))
+        if rest.unlocks is not None:
+            self._outbox.add(Entry(_NONE, Outcome(unlocks=rest.unlocks)))
 
     def flush_soon(self) -> None:
         """Do not let recorded outcomes wait for a fetch."""

@@ -145,6 +145,7 @@ class Launcher:
             poison_limit=config.poison_limit,
             retries_unknown=config.unknown_jobs != "sidekiq",
             ended_progress=ended_progress,
+            redis=self._redis,
         )
         self._capsules = []
         self._cancelled_ids = CancelledIds()

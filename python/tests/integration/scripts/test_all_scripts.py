@@ -17,10 +17,12 @@ from jobwire.protocol import periodic
 from jobwire.protocol.cancelling import cancel
 from jobwire.protocol.dead_set import DeadSetLimits
 from jobwire.protocol.keys import Keys
+from jobwire.protocol.normalize import ReadyPayload
 from jobwire.protocol.outcome import Outcome
 from jobwire.protocol.periodic import Tick
 from jobwire.protocol.periodic_entry import PeriodicEntry, StoredEntry
 from jobwire.protocol.promotion import promote_batch
+from jobwire.protocol.pushing import push
 from jobwire.protocol.reliable import (
     fetch,
     put_back,
@@ -28,6 +30,7 @@ from jobwire.protocol.reliable import (
     script_done,
 )
 from jobwire.protocol.results import ResultToStore
+from jobwire.protocol.unique import Lock, script_unlock
 from tests.integration.clients import listening
 from tests.integration.scripts.shell import DAY, KEYS, ME, NOW, Shell, finish, one
 from tests.server_fixtures import ServerFactory
@@ -64,7 +67,22 @@ def life(shell: Shell, keys: Keys) -> None:
     for zset in (keys.retry, keys.schedule):
         shell.run(promote_batch(keys, zset, now=NOW, generation=8, dead_limits=DeadSetLimits(NOW)))
     assert shell.plain.zcard(keys.schedule) == 0
+    unique_life(shell, keys)
     periodic_life(shell, keys)
+
+
+def unique_life(shell: Shell, keys: Keys) -> None:
+    """Push unique jobs, a duplicate among them, and remove one with its lock."""
+    lock = Lock("a" * 64, "until_done", 60)
+    first = ReadyPayload("1", "a:b", None, b"one", lock)
+    later = ReadyPayload("2", "a:b", 4e9, b"two", Lock("b" * 64, "until_done", 60))
+    jobs = [first, ReadyPayload("3", "a:b", None, b"three", lock), later]
+    assert shell.run(push(keys, jobs)) == {"3": "1"}
+    assert shell.run(push(keys, [first])) == {}
+    place = keys.queue("a:b")
+    assert shell.run(one(script_unlock(keys, lock.digest, "1", place=place, text=b"one"))) == 1
+    assert shell.run(one(script_unlock(keys, "b" * 64, "2"))) == 1
+    assert not shell.plain.exists(keys.unique(lock.digest), keys.unique("b" * 64))
 
 
 def periodic_life(shell: Shell, keys: Keys) -> None:

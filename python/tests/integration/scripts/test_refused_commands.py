@@ -18,12 +18,15 @@ from jobwire.periodic.schedule import load, set_enabled
 from jobwire.protocol import periodic, permissions
 from jobwire.protocol.cancelling import cancel
 from jobwire.protocol.dead_set import DeadSetLimits
+from jobwire.protocol.normalize import ReadyPayload
 from jobwire.protocol.outcome import Outcome
 from jobwire.protocol.periodic import Tick
 from jobwire.protocol.periodic_entry import PeriodicEntry, StoredEntry
 from jobwire.protocol.promotion import promote_batch
+from jobwire.protocol.pushing import push
 from jobwire.protocol.reliable import fetch, put_back, recover
 from jobwire.protocol.results import ResultToStore
+from jobwire.protocol.unique import Lock, script_unlock
 from jobwire.protocol.wire import Op
 from tests.integration.scripts.shell import (
     FINISHES,
@@ -39,6 +42,7 @@ from tests.integration.scripts.shell import (
 from tests.workers import running
 
 JOB = b'{"class":"A","args":[],"jid":"9f2c1b7a4d3e5f60718293a4","queue":"q"}'
+LOCK = Lock("a" * 64, "until_done", 60)
 LIMITS = DeadSetLimits(NOW)
 CALL = re.compile(r'redis\.p?call\("([A-Z]+)"')
 OLD = StoredEntry("cron_job:old", None, {"name": "old", "klass": "A", "cron": "* * * * * UTC"})
@@ -114,6 +118,16 @@ def a_move(shell: Shell) -> Op[Any]:
     return periodic.migrate(KEYS, [OLD], "default")
 
 
+def a_unique_push(shell: Shell) -> Op[Any]:
+    return push(KEYS, [ReadyPayload("9f2c1b7a4d3e5f60718293a4", "q", None, JOB, LOCK)])
+
+
+def a_unique_deletion(shell: Shell) -> Op[Any]:
+    shell.run(a_unique_push(shell))
+    jid, place = "9f2c1b7a4d3e5f60718293a4", KEYS.queue("q")
+    return one(script_unlock(KEYS, LOCK.digest, jid, place=place, text=JOB))
+
+
 ACTS: dict[str, Callable[[Shell], Op[Any]]] = {
     **{name: held(lambda field, n=name: one(outcome(n, field))) for name in OUTCOMES},  # type: ignore[misc]
     "fetch": a_fetch,
@@ -123,6 +137,8 @@ ACTS: dict[str, Callable[[Shell], Op[Any]]] = {
     "promote": a_promotion(JOB),
     "kill_due": a_promotion(b"[1]"),
     "cancel": a_cancellation,
+    "lock": a_unique_push,
+    "unlock": a_unique_deletion,
     "periodic_tick": a_tick,
     "periodic_load": a_load,
     "periodic_status": a_switch,
@@ -189,7 +205,7 @@ def test_the_check_tries_every_command_of_the_scripts() -> None:
     """SEC-3: the worker at its start, and the doctor, try the commands that the scripts call."""
     calls: set[str] = set()
     for path in resources.path("lua").glob("*.lua"):
-        if not path.stem.startswith(("periodic_", "cancel")):
+        if not path.stem.startswith(("periodic_", "cancel", "unlock")):
             calls.update(CALL.findall(path.read_text("utf-8")))
     tried = {step.args[0] for step in permissions.of_scripts(KEYS, ME, "q")}
     assert tried - {"EVALSHA"} == calls - {"SET"}  # SET is for the results of an annex

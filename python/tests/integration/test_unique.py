@@ -1,0 +1,586 @@
+"""Unique jobs: one lock for a key, taken with the push, released with the end. [X-UNIQ-1]"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.servers import Reaper, Server, wait_until
+from jobwire import App, Cancelled, DuplicateJob, InvalidJob, PushBuffer, Unique, testing
+from jobwire.application.config import FetchMode
+from jobwire.errors import ConfigError, RedisRefused
+from jobwire.protocol.keys import Keys
+from jobwire.protocol.normalize import ReadyPayload
+from jobwire.protocol.unique import Scope, digest, lock_in
+from tests.integration.payloads import push_job
+from tests.workers import Workers, running
+
+
+@pytest.fixture
+def workers(_reaper: Reaper, tmp_path: Path) -> Iterator[Workers]:
+    with Workers(_reaper, tmp_path) as started:
+        yield started
+
+
+FETCH = pytest.mark.parametrize("fetch", ["reliable", "basic"])
+LOCKS = "jobwire:unique:*"
+
+
+def locks(server: Server) -> dict[str, str]:
+    """Return the locks: digest to job id."""
+    client: Any = server.client()
+    return {
+        key.decode().rpartition(":")[2]: holder.decode()
+        for key in client.keys(LOCKS)
+        if (holder := client.get(key)) is not None  # released meanwhile
+    }
+
+
+def app_with(server: Server, unique: Unique | float = 60, **options: Any) -> tuple[App, Any]:
+    """Return an application with the job `Work(number)`, which returns it."""
+    app = App()
+    job = app.job(name="Work", unique=unique, **options)(lambda number: number)
+    app.connect(server.url)
+    return app, job
+
+
+def test_a_duplicate_is_refused_with_the_id_of_the_first(server: Server) -> None:
+    """X-UNIQ-2, X-UNIQ-3, X-UNIQ-4: one lock for class, queue and arguments, with its bound."""
+    app, job = app_with(server, 60.5)
+    client: Any = server.client()
+    first = job.enqueue(1)
+    with pytest.raises(DuplicateJob, match=f"Work: job {first} has the same unique key") as caught:
+        job.enqueue(1)
+    assert (caught.value.jid, caught.value.job_class) == (first, "Work")
+    key = digest("Work", "default", [1])
+    payload = json.loads(client.lindex("queue:default", 0))
+    assert payload["jw_unique"] == {"digest": key, "scope": "until_done", "seconds": 60.5}
+    assert locks(server) == {key: first}
+    assert 0 < client.pttl(f"jobwire:unique:{key}") <= 60_500
+    job.enqueue(2)
+    job.options(queue="low").enqueue(1)
+    assert (client.llen("queue:default"), client.llen("queue:low")) == (2, 1)
+    assert client.smembers("queues") == {b"default", b"low"}
+    app.close()
+
+
+def test_a_dropped_duplicate_is_none_and_a_bulk_push_says_which(server: Server) -> None:
+    """X-UNIQ-4: also for two jobs of one bulk push, next to jobs without a lock."""
+    app, job = app_with(server, Unique(60, duplicate="drop"))
+    client: Any = server.client()
+    assert job.enqueue(1)
+    assert job.enqueue(1) is None
+    jids = job.enqueue_bulk([[1], [2], [2], [3]])
+    assert [jid is None for jid in jids] == [True, False, True, False]
+    assert client.llen("queue:default") == 3
+    app.close()
+
+
+def test_of_twenty_pushes_at_once_one_is_written(server: Server) -> None:
+    """X-UNIQ-3: the lock and the push are one step."""
+    app, job = app_with(server)
+    barrier = threading.Barrier(20)
+
+    def push(_: int) -> str:
+        barrier.wait()
+        try:
+            return f"new {job.enqueue(1)}"
+        except DuplicateJob as error:
+            return f"old {error.jid}"
+
+    with ThreadPoolExecutor(20) as threads:
+        answers = Counter(threads.map(push, range(20)))
+    (jid,) = locks(server).values()
+    assert answers == {f"new {jid}": 1, f"old {jid}": 19}
+    client: Any = server.client()
+    assert client.llen("queue:default") == 1
+    app.close()
+
+
+def test_the_key_is_of_the_chosen_arguments(server: Server) -> None:
+    """X-UNIQ-1: names, positions and a function; also for one push."""
+    app = App()
+
+    @app.job(name="Sync", unique=Unique(60, by=["user"]))
+    def sync(why: str, user: int = 0) -> None:
+        raise NotImplementedError
+
+    app.connect(server.url)
+    sync.enqueue("a", 7)
+    with pytest.raises(DuplicateJob):
+        sync.enqueue("b", user=7)
+    sync.enqueue("b", 8)
+    assert digest("Sync", "default", [7]) in locks(server)
+    by_function = sync.options(unique=Unique(60, by=lambda why, user: {"b": user, "a": why[0]}))
+    by_function.enqueue("xy", 1)
+    assert digest("Sync", "default", {"a": "x", "b": 1}) in locks(server)
+    app.client.push("Sync", ["z", 9], unique=Unique(60, by=[-1]))
+    assert digest("Sync", "default", [9]) in locks(server)
+    sync.options(unique=Unique(60, by=["user"])).enqueue("left out")
+    assert digest("Sync", "default", [None]) in locks(server)
+    with pytest.raises(ConfigError, match="'other' is not a parameter"):
+        sync.options(unique=Unique(60, by=["other"]))
+    with pytest.raises(InvalidJob, match="only a job type knows names"):
+        app.client.push("Sync", ["z", 9], unique=Unique(60, by=["user"]))
+    with pytest.raises(InvalidJob, match="which JSON cannot write"):
+        app.client.push("Sync", ["z"], unique=Unique(60, by=lambda why: object()))
+    app.close()
+
+
+def test_an_active_job_is_known_by_its_own_class_and_arguments(server: Server) -> None:
+    """X-UNIQ-1: each payload has another id inside."""
+    app = App()
+    app.connect(server.url)
+    app.client.push_active_job("WelcomeJob", [1], unique=60)
+    with pytest.raises(DuplicateJob):
+        app.client.push_active_job("WelcomeJob", [1], unique=60)
+    assert list(locks(server)) == [digest("WelcomeJob", "default", [1])]
+    app.close()
+
+
+def test_a_scheduled_job_has_its_lock_from_the_push(server: Server) -> None:
+    """X-UNIQ-3: the bound begins at its time; it keeps the lock when it is promoted."""
+    app, job = app_with(server)
+    client: Any = server.client()
+    first = job.enqueue_in(timedelta(hours=1), 1)
+    with pytest.raises(DuplicateJob):
+        job.enqueue(1)
+    with pytest.raises(DuplicateJob):
+        job.enqueue_in(5, 1)
+    (key,) = client.keys(LOCKS)
+    assert 3_600_000 < client.pttl(key) <= 3_661_000
+    assert (client.zcard("schedule"), client.exists("queue:default")) == (1, 0)
+    assert locks(server) == {digest("Work", "default", [1]): first}
+    app.close()
+
+
+def test_the_same_job_again_is_written_once(server: Server) -> None:
+    """X-UNIQ-5: a push that got no reply is safe to repeat."""
+    app = App()
+    app.connect(server.url)
+    for _ in range(2):
+        assert app.client.push("Work", [1], jid="a" * 24, unique=60) == "a" * 24
+    client: Any = server.client()
+    assert client.llen("queue:default") == 1
+    app.close()
+
+
+def test_a_refused_push_takes_no_lock(server: Server) -> None:
+    """X-UNIQ-3: a key of another type refuses the whole call."""
+    app, job = app_with(server)
+    client: Any = server.client()
+    client.set("queue:default", "x")
+    with pytest.raises(RedisRefused, match="WRONGTYPE queue:default is not a list"):
+        job.enqueue(1)
+    assert not client.keys(LOCKS)
+    client.delete("queue:default")
+    client.rpush(f"jobwire:unique:{digest('Work', 'default', [1])}", "x")
+    with pytest.raises(RedisRefused, match="WRONGTYPE"):
+        job.enqueue(1)
+    assert not client.exists("queue:default")
+    app.close()
+
+
+@pytest.mark.parametrize("place", ["queue", "schedule", "retry"])
+def test_a_waiting_job_is_replaced(server: Server, place: str) -> None:
+    """X-UNIQ-10: the first goes and the second comes, with the lock."""
+    app, job = app_with(server, Unique(60, duplicate="replace"))
+    client: Any = server.client()
+    first = job.enqueue_in(3600, 1) if place == "schedule" else job.enqueue(1)
+    if place == "retry":
+        client.zadd("retry", {client.lpop("queue:default"): 5})
+    second = job.enqueue(1)
+    assert second != first
+    assert locks(server) == {digest("Work", "default", [1]): second}
+    assert [json.loads(text)["jid"] for text in client.lrange("queue:default", 0, -1)] == [second]
+    assert not client.exists("schedule", "retry")
+    assert job.enqueue_bulk([[1], [2]])[0]
+    assert client.llen("queue:default") == 2
+    app.close()
+
+
+@pytest.mark.parametrize("buffer", [False, True])
+def test_a_running_job_is_not_replaced(server: Server, buffer: bool) -> None:
+    """X-UNIQ-10: the caller learns its id."""
+    app = App(buffer=PushBuffer() if buffer else None)
+    begun, goes_on = threading.Event(), threading.Event()
+
+    @app.job(name="Work", unique=Unique(60, duplicate="replace"))
+    def work(number: int) -> None:
+        begun.set()
+        assert goes_on.wait(60)
+
+    with running(app, server):
+        jid = work.enqueue(1)
+        assert begun.wait(60)
+        with pytest.raises(DuplicateJob, match=str(jid)):
+            work.enqueue(1)
+        goes_on.set()
+        wait_until(lambda: not locks(server), what="the end")
+
+
+ENDS = ["done", "dead", "discarded", "cancelled", "expired", "once"]
+
+
+@FETCH
+@pytest.mark.parametrize("end", ENDS)
+def test_every_end_releases_the_lock(server: Server, fetch: FetchMode, end: str) -> None:
+    """X-UNIQ-7: success, death, no retry, cancelling, expiry, an acknowledged job."""
+    app = App()
+    retry: Any = {"dead": 0, "discarded": False, "once": False}.get(end, True)
+
+    @app.job(name="Work", unique=3600, retry=retry, redeliver=end != "once", keep_result=60)
+    def work(number: int) -> None:
+        if end in ("dead", "discarded"):
+            raise ValueError
+        if end == "cancelled":
+            raise Cancelled
+
+    app.connect(server.url)
+    client: Any = server.client()
+    job = work.options(expires_in=0.001) if end == "expired" else work
+    jid = job.enqueue(1) or ""
+    assert locks(server)
+    if end == "expired":
+        wait_until(
+            lambda: time.time() > json.loads(client.lindex("queue:default", 0))["jw_expires_at"],
+            what="its time",
+        )
+    with running(app, server, fetch=fetch):
+        wait_until(lambda: not locks(server), what="the end")
+        result = wait_until(lambda: work.result(jid), what="the result")
+        assert result
+        assert result.outcome == {"once": "done"}.get(end, end)
+        assert work.enqueue(1)
+        wait_until(lambda: not locks(server), what="the second end")
+    assert client.zcard("dead") == (2 if end == "dead" else 0)
+
+
+@FETCH
+def test_a_retry_keeps_the_lock(server: Server, fetch: FetchMode) -> None:
+    """X-UNIQ-6: from the first failure to the last one; promotion does not look at it."""
+    app = App()
+    fails = threading.Event()
+    runs: list[int] = []
+
+    @app.job(name="Work", unique=3600)
+    def work(number: int) -> None:
+        runs.append(number)
+        if not fails.is_set():
+            raise ValueError
+
+    @work.retry_in
+    def soon(job: Any, error: BaseException, count: int) -> int:
+        return 3600
+
+    client: Any = server.client()
+    with running(app, server, fetch=fetch, poll_interval=0.1):
+        jid = work.enqueue(1)
+        wait_until(lambda: client.zcard("retry"), what="the retry")
+        with pytest.raises(DuplicateJob, match=str(jid)):
+            work.enqueue(1)
+        fails.set()
+        (member,) = client.zrange("retry", 0, -1)
+        client.zadd("retry", {member: 5})
+        wait_until(lambda: not locks(server), what="the success")
+    assert runs == [1, 1]
+
+
+@FETCH
+def test_the_lock_of_another_job_stays(server: Server, fetch: FetchMode) -> None:
+    """X-UNIQ-7: an end compares the job id, so that it releases its own lock only."""
+    app, job = app_with(server)
+    client: Any = server.client()
+    job.enqueue(1)
+    (key,) = client.keys(LOCKS)
+    client.set(key, "another")
+    with running(app, server, fetch=fetch):
+        wait_until(lambda: client.get("stat:processed") == b"1", what="the end")
+    assert client.get(key) == b"another"
+
+
+def test_an_end_that_comes_too_late_releases_nothing(server: Server) -> None:
+    """X-UNIQ-7: the job was given to another process, and keeps its lock there."""
+    app = App()
+    begun, goes_on = threading.Event(), threading.Event()
+
+    @app.job(name="Work", unique=3600)
+    def work(number: int) -> None:
+        begun.set()
+        assert goes_on.wait(60)
+
+    client: Any = server.client()
+    with running(app, server) as launcher:
+        work.enqueue(1)
+        assert begun.wait(60)
+        client.delete(f"jobwire:private:{launcher.identity}")
+        goes_on.set()
+        wait_until(lambda: client.get("jobwire:stat:lost") == b"1", what="the late outcome")
+        assert locks(server)
+
+
+@FETCH
+def test_a_job_that_is_put_back_keeps_the_lock(server: Server, fetch: FetchMode) -> None:
+    """X-UNIQ-6: at the stop of a worker."""
+    app = App()
+    begun, goes_on = threading.Event(), threading.Event()
+
+    @app.job(name="Work", unique=3600)
+    def work(number: int) -> None:
+        begun.set()
+        while not goes_on.wait(0.01):
+            pass
+
+    client: Any = server.client()
+    with running(app, server, fetch=fetch, timeout=0.1):
+        work.enqueue(1)
+        assert begun.wait(60)
+    assert client.llen("queue:default") == 1
+    assert locks(server)
+    goes_on.set()
+    with running(app, server, fetch=fetch):
+        wait_until(lambda: not locks(server), what="the end")
+
+
+@FETCH
+@pytest.mark.parametrize("scope", ["until_start", "for_time"])
+def test_other_scopes_of_a_push(server: Server, fetch: FetchMode, scope: Scope) -> None:
+    """X-UNIQ-6: until the first start, or for the whole time."""
+    app = App()
+    seen: list[bool] = []
+
+    @app.job(name="Work", unique=Unique(3600, scope=scope))
+    def work(number: int) -> None:
+        seen.append(bool(locks(server)))
+
+    client: Any = server.client()
+    app.connect(server.url)
+    work.enqueue(1)
+    with pytest.raises(DuplicateJob):
+        work.enqueue(1)
+    with running(app, server, fetch=fetch):
+        wait_until(lambda: client.get("stat:processed") or seen, what="the job")
+    assert seen == [scope == "for_time"]
+    assert bool(locks(server)) is (scope == "for_time")
+
+
+@FETCH
+def test_jobs_with_one_key_run_one_after_the_other(server: Server, fetch: FetchMode) -> None:
+    """X-UNIQ-9: the second is put off, uncounted, and runs after the first."""
+    app = App()
+    begun: list[int] = []
+    goes_on = threading.Event()
+
+    @app.job(name="Work", unique=Unique(3600, by=[], scope="while_running"))
+    def work(number: int) -> None:
+        begun.append(number)
+        assert goes_on.wait(60)
+
+    client: Any = server.client()
+    with running(app, server, fetch=fetch, poll_interval=0.1):
+        work.enqueue(1)
+        wait_until(lambda: begun, what="the first")
+        second = work.enqueue(2)
+        wait_until(lambda: client.zcard("schedule"), what="the second to be put off")
+        (member,) = client.zrange("schedule", 0, -1)
+        assert json.loads(member)["jid"] == second
+        assert len(locks(server)) == 1
+        assert begun == [1]
+        goes_on.set()
+        wait_until(lambda: not locks(server), what="the end of the first")
+        client.zadd("schedule", {member: 5})
+        wait_until(lambda: begun == [1, 2] and not locks(server), what="the second")
+    assert client.get("stat:processed") == b"2"
+
+
+def test_a_lock_that_is_broken_stops_no_job(server: Server) -> None:
+    """X-UNIQ-7: a key of another type; and values of the field that have no sense."""
+    app = App()
+    ran: list[int] = []
+    app.job(name="Work")(ran.append)
+    client: Any = server.client()
+    with running(app, server):
+        for number, value in enumerate([
+            {"digest": "a" * 64, "scope": "until_done", "seconds": 60},
+            {"digest": "a" * 64, "scope": "until_start", "seconds": 60},
+            {"digest": "A" * 64, "scope": "until_done", "seconds": 60},
+            {"digest": "a" * 64, "scope": "until_done", "seconds": 0},
+            {"digest": "a" * 64, "scope": "until_done", "seconds": True},
+            {"digest": "a" * 64, "scope": ["x"], "seconds": 60},
+            "a" * 64,
+            None,
+        ]):  # fmt: skip
+            client.rpush("jobwire:unique:" + "a" * 64, "x")
+            push_job(server, "Work", number, jw_unique=value)
+        wait_until(lambda: len(ran) == 8, what="the jobs")
+
+
+@pytest.mark.parametrize("place", ["queue:default", "schedule", "retry"])
+def test_a_cancelled_job_releases_the_lock(server: Server, place: str) -> None:
+    """X-UNIQ-8: in the step that removes it."""
+    app, job = app_with(server)
+    client: Any = server.client()
+    jid = job.enqueue_in(3600, 1) if place == "schedule" else job.enqueue(1)
+    if place == "retry":
+        client.zadd("retry", {client.lpop("queue:default"): 5})
+    assert job.cancel(jid).place == "queued"
+    assert not locks(server)
+    for_time = job.options(unique=Unique(60, scope="for_time"))
+    job.cancel(for_time.enqueue(1))
+    assert locks(server)
+    app.close()
+
+
+@pytest.mark.process
+def test_a_recovered_job_has_the_lock_of_the_killed_process(
+    server: Server, workers: Workers, tmp_path: Path
+) -> None:
+    """X-UNIQ-6: kill -9 neither frees nor doubles; another process runs the job and releases."""
+    (tmp_path / "jobs.py").write_text(
+        "import time\nimport jobwire\n"
+        f"app = jobwire.App({server.url!r})\n"
+        "@app.job(name='Work', unique=3600)\n"
+        "def work(number):\n"
+        "    while not app.client.redis.run(asked()):\n"
+        "        time.sleep(0.02)\n"
+        "def asked():\n"
+        "    from jobwire.protocol.wire import command\n"
+        "    return (yield command('EXISTS', 'go'))\n"
+    )
+    app, job = app_with(server)
+    client: Any = server.client()
+    jid = job.enqueue(1)
+    first = workers.start("jobs:app")
+    identity = first.identity(client)
+    wait_until(lambda: client.hlen(f"jobwire:private:{identity}"), what="the job to be taken")
+    first.kill()
+    client.delete(identity)  # its lease is over
+    assert list(locks(server).values()) == [jid]
+    second = workers.start("jobs:app")
+    wait_until(
+        lambda: client.hlen(f"jobwire:private:{second.identity(client)}"), what="the recovery"
+    )
+    with pytest.raises(DuplicateJob, match=str(jid)):
+        job.enqueue(1)
+    client.set("go", "1")
+    wait_until(lambda: not locks(server), what="the end")
+    assert job.enqueue(1) != jid
+    app.close()
+
+
+def test_asyncio(server: Server) -> None:
+    """X-UNIQ-4: the twins of the asyncio client."""
+    app, job = app_with(server, Unique(60, duplicate="replace"))
+
+    async def main() -> None:
+        first = await job.aenqueue(1)
+        second = await job.aenqueue(1)
+        assert second not in (first, None)
+        drop = job.options(unique=Unique(60, duplicate="drop"))
+        assert await drop.aenqueue(1) is None
+        assert await drop.aenqueue_bulk([[1]]) == [None]
+        with pytest.raises(DuplicateJob, match=str(second)):
+            await job.options(unique=60).aenqueue(1)
+        await app.aclose()
+
+    asyncio.run(main())
+
+
+def test_a_job_that_was_kept_is_left_out_later(
+    server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    """X-UNIQ-4: a push that a caller no longer waits for says so in the log."""
+    app, job = app_with(server)
+    with testing.fake(app) as jobs:
+        job.enqueue(1)
+    (waiting,) = jobs
+    first = job.enqueue(1)
+    kept = ReadyPayload(waiting.jid or "", "default", None, waiting.text, lock_in(waiting.text))
+    with caplog.at_level("INFO", "jobwire.client"):
+        app.client.write([kept])
+    assert f"job {waiting.jid} is left out: job {first} has the same unique key" in caplog.text
+    client: Any = server.client()
+    assert client.llen("queue:default") == 1
+    app.close()
+
+
+def test_a_namespace(server: Server) -> None:
+    """X-UNIQ-3: the lock is in it as well."""
+    app = App(namespace="shop:")
+    app.connect(server.url)
+    app.client.push("Work", [1], unique=60)
+    client: Any = server.client()
+    assert client.exists(Keys("shop:").unique(digest("Work", "default", [1])))
+    app.close()
+
+
+@pytest.mark.parametrize("scope", ["until_done", "until_start", "for_time", "while_running"])
+def test_jobs_in_memory(scope: Scope) -> None:
+    """X-UNIQ-4: the same answers without a server."""
+    app = App()
+    inside: list[object] = []
+
+    @app.job(name="Work", unique=Unique(60, scope=scope, duplicate="drop"))
+    def work(number: int) -> None:
+        inside.append(work.enqueue(number) if len(inside) < 1 else None)
+        if number == 13:
+            raise ValueError("unlucky")
+
+    with testing.fake(app) as jobs:
+        assert work.enqueue(1)
+        assert (work.enqueue(1) is None) is (scope != "while_running")
+        jobs.perform_one()
+        assert (inside == [None]) is (scope in ("until_done", "for_time"))
+        jobs.clear()
+        work.enqueue(13)
+        with pytest.raises(ValueError, match="unlucky"):
+            jobs.perform_one()
+        assert (work.enqueue(13) is None) is (scope == "for_time")
+        jobs.clear()
+        asyncio.run(in_loop(work, jobs))
+        jobs.clear()
+        first = work.enqueue(1)
+        replacing = work.options(unique=Unique(60, scope=scope, duplicate="replace"))
+        second = replacing.enqueue(1)
+        left = [job.jid for job in jobs]
+        assert left == ([first, second] if scope == "while_running" else [second])
+    with testing.inline(app):
+        assert work.enqueue(2)
+        assert (work.enqueue(2) is None) is (scope == "for_time")
+
+
+async def in_loop(work: Any, jobs: testing.Jobs) -> None:
+    """Run a job from asyncio."""
+    await work.aenqueue(3)
+    await jobs.aperform_one()
+    held = await work.aenqueue(3) is None
+    assert held is (work.defaults["unique"].scope == "for_time")
+
+
+def test_wishes_without_sense() -> None:
+    """X-UNIQ-1: each names the value, the rule and the fix."""
+    wrong: list[tuple[dict[str, Any], str]] = [
+        ({"seconds": 0}, "seconds 0 is not a number of seconds between 0 and 1000000000"),
+        ({"seconds": "5"}, "seconds '5'"),
+        ({"seconds": True}, "seconds True"),
+        ({"seconds": 5, "scope": "ever"}, "scope 'ever' is not one of until_done"),
+        ({"seconds": 5, "duplicate": "later"}, "duplicate 'later' is not one of raise"),
+        ({"seconds": 5, "by": "user"}, "by 'user' is not a function and not a list"),
+        ({"seconds": 5, "by": [1.5]}, r"by \[1.5\] is not"),
+    ]
+    for values, problem in wrong:
+        with pytest.raises(ConfigError, match=problem):
+            Unique(**values)
+    app = App()
+    with pytest.raises(ConfigError, match="unique: 0 is not between"):
+        app.job(name="Work", unique=0)(lambda: None)
