@@ -251,6 +251,7 @@ class App(Clients):
         redeliver: bool = True,
         on_commit: bool = True,
         redis: str = "",
+        version: int = 1,
         **options: Unpack[Options],
     ) -> Callable[[Callable[P, R]], JobType[P, R]]: ...
 
@@ -264,6 +265,7 @@ class App(Clients):
         redeliver: bool = True,
         on_commit: bool = True,
         redis: str = "",
+        version: int = 1,
         **options: Any,
     ) -> JobType[P, R] | Callable[[Callable[P, R]], JobType[P, R]]:
         """Define a job from a function, sync or `async def`.
@@ -285,6 +287,10 @@ class App(Clients):
                 `jobwire.django`.
             redis: Name of the Redis of its jobs in `App(redis=...)`; default: that of `url`. They
                 need a worker of that Redis: `jobwire worker --redis NAME`.
+            version: Version of the code, raised when older code must not run the jobs that this
+                code enqueues. `current_job().version` tells it to newer code. A process whose
+                version is lower treats such a job as one of an unknown class: it fails and is
+                retried, or is parked if `unknown_jobs` is `park`.
             **options: Options of every job of this type; see `Options`.
 
         Raises:
@@ -292,6 +298,8 @@ class App(Clients):
         """
 
         _check_timeout(name, timeout)
+        if type(version) is not int or version < 1:
+            raise ConfigError(f"job {name!r}: version {version!r} is not a whole number from 1")
 
         def define(function: Callable[P, R]) -> JobType[P, R]:
             check_function(function, name, iterable=False)
@@ -302,6 +310,7 @@ class App(Clients):
                 redeliver=redeliver,
                 on_commit=on_commit,
                 redis=redis,
+                version=version,
             )
             return self._define(make, function, name, options)
 

@@ -17,6 +17,7 @@ from jobwire.application.parameters import Parameters
 from jobwire.errors import ConfigError, InvalidJob
 from jobwire.protocol.iteration import Cancellation
 from jobwire.protocol.normalize import Options, check_options
+from jobwire.protocol.payload import VERSION
 from jobwire.protocol.results import Result
 from jobwire.protocol.times import When
 from jobwire.protocol.unique import Unique
@@ -55,6 +56,7 @@ class JobType(Generic[P, R]):
         exhausted_hook: The hook that `exhausted` has set.
         parameters: Turns arguments into those of a payload, and back.
         active_job: True if its payloads are those of Active Job.
+        version: Version of its code, from 1.
         wire_class: The class in a payload, which is not `name` for an Active Job.
         fields: More fields of each payload.
     """
@@ -74,6 +76,7 @@ class JobType(Generic[P, R]):
         redeliver: bool = True,
         on_commit: bool = True,
         redis: str = "",
+        version: int = 1,
         iterable: IterableSpec | None = None,
     ) -> None:
         self.app = app
@@ -85,6 +88,9 @@ class JobType(Generic[P, R]):
         self.redeliver = redeliver
         self.on_commit = on_commit
         self.redis = redis
+        self.version = version
+        if version > 1:
+            self.fields = {VERSION: version}
         self.iterable = iterable
         self.retry_hook: RetryHook | None = None
         self.exhausted_hook: ExhaustedHook | None = None

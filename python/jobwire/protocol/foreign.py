@@ -14,6 +14,7 @@ from jobwire.protocol.wire import command
 __all__ = [
     "DELAYED_CLASSES",
     "FEATURES",
+    "NEWER",
     "POLICIES",
     "UNKNOWN",
     "Feature",
@@ -37,7 +38,10 @@ POLICIES: Mapping[Feature, ForeignPolicy] = MappingProxyType(
 """The defaults. `encrypt` fails, as EXEC-13 asks, because middleware may decrypt. [X-PARK-1]"""
 
 UNKNOWN = "unknown"
-"""The reason of a parked job whose class is not registered; all other reasons are features."""
+"""The reason of a parked job whose class is not registered; others are NEWER and features."""
+
+NEWER = "version"
+"""The reason of a parked job that is of a newer version of its class."""
 
 DELAYED_CLASSES = frozenset(
     f"Sidekiq::Extensions::Delayed{on}" for on in ("Class", "Mailer", "Model")

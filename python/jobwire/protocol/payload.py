@@ -12,7 +12,7 @@ from jobwire.errors import MalformedPayload
 from jobwire.protocol.arguments import MAX_DEPTH
 from jobwire.protocol.progress import JobProgress
 
-__all__ = ["Job", "LazyJob", "can_append", "decode", "edit", "encode"]
+__all__ = ["VERSION", "Job", "LazyJob", "can_append", "decode", "edit", "encode"]
 
 encode = msgspec.json.Encoder().encode
 """Encode as compact JSON, as Ruby does: raw UTF-8, no white space, few escapes. [PAY-2]
@@ -34,6 +34,9 @@ _BRACKETS = re.compile(rb'"(?:[^"\\]|\\.)*+"|[\[\]{}]', re.DOTALL)
 # which costs time and changes nothing.
 _ESCAPES = re.compile(rb"(?:\\(?:u[0-9a-fA-F]{4}|.))+", re.DOTALL)
 _ODD_ESCAPE = re.compile(rb"\\(?:/|u(?!00(?:0[0-7be-f]|1[0-9a-f])))")
+VERSION = "jw_version"
+"""Field with the version of the class for which a job was enqueued."""
+
 _ENCODED = ("encrypt", "compressed")  # fields of extensions that encode `args`
 
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
@@ -139,6 +142,12 @@ class Job:
     def attempt(self) -> int:
         """Number of this execution, from 1, counting only executions whose failure was stored."""
         return 1 if self.retry_count is None else self.retry_count + 2
+
+    @property
+    def version(self) -> int:
+        """The version of its class for which the job was enqueued; 1 if the payload has none."""
+        version = self.fields.get(VERSION)
+        return version if type(version) is int else 1
 
     def edit(self, changes: Mapping[str, Any]) -> bytes:
         """Return the text with some fields changed; see the function `edit`."""

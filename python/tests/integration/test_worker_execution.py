@@ -530,6 +530,70 @@ def test_the_policy_of_a_foreign_feature_decides_what_becomes_of_its_jobs(
     assert len(told) == len({*told}) == {"park": 5, "run": 3, "fail": 2}[policy]
 
 
+@FETCH
+@pytest.mark.parametrize("kind", ["sync", "async"])
+@pytest.mark.parametrize("unknown", ["park", "retry"])
+def test_a_job_of_a_newer_version_waits_for_newer_code(
+    server: Server,
+    caplog: pytest.LogCaptureFixture,
+    unknown: UnknownJobs,
+    kind: str,
+    fetch: FetchMode,
+) -> None:
+    """X-PARK-2, X-PARK-4: older versions run it never; newer ones run every version."""
+    ran: list[Any] = []
+
+    def made(version: int) -> App:
+        app = App(server.url)
+
+        def note(text: str) -> None:
+            job = current_job()
+            assert job is not None
+            ran.append((version, text, job.version))
+
+        if kind == "sync":
+            app.job(name="Note", version=version)(note)
+        else:
+
+            @app.job(name="Note", version=version)
+            async def anote(text: str) -> None:
+                note(text)
+
+        return app
+
+    old, new = made(1), made(3)
+    old.jobs["Note"].enqueue("old")
+    new.jobs["Note"].enqueue("new")
+    odd = b'{"class":"Note","args":["odd"],"queue":"default","jw_version":"9"}'
+    push(server, odd)
+    client: Any = server.client()
+    queued = [json.loads(text) for text in client.lrange("queue:default", 0, -1)]
+    assert sorted(str(fields.get("jw_version")) for fields in queued) == ["3", "9", "None"]
+    with running(old, server, fetch=fetch, unknown_jobs=unknown):
+        wait_until(lambda: len(ran) == 2)
+        place = "jobwire:parked" if unknown == "park" else "retry"
+        wait_until(lambda: len(members(server, place)) == 1)
+        if unknown == "park":
+            wait_until(lambda: client.hvals("jobwire:parked:why") == [b"version"])
+    assert sorted(ran) == [(1, "odd", 1), (1, "old", 1)]
+    (waiting,) = members(server, place)
+    fields = json.loads(waiting)
+    assert fields["jw_version"] == 3
+    if unknown == "park":
+        assert "retry_count" not in fields
+        with Operations(server.url, person="ada", role="operator") as operations:
+            assert operations.unpark(reason="version") == (1, 0)
+    else:
+        assert fields["error_message"].startswith("job Note was enqueued by its version 3, and")
+        client.zadd("retry", {waiting: 0})
+    ran.clear()
+    old.jobs["Note"].enqueue("old")
+    old.close()
+    with running(new, server, fetch=fetch):
+        wait_until(lambda: len(ran) == 2)
+    assert sorted(ran) == [(3, "new", 3), (3, "old", 1)]
+
+
 def test_parked_jobs_go_back_to_their_queues_as_they_were(server: Server) -> None:
     """X-PARK-5: by reason, by class and by number."""
     texts = {reason: text % b"One" for reason, text in FOREIGN.items() if reason != "encrypt"}

@@ -123,6 +123,12 @@ def test_impossible_options_are_refused_when_defined(options: dict[str, Any]) ->
         App().job(**options)(sample)
 
 
+@pytest.mark.parametrize("version", [0, -1, True, "2", 1.5])
+def test_a_version_is_a_whole_number_from_1(version: Any) -> None:
+    with pytest.raises(ConfigError, match="is not a whole number from 1"):
+        App().job(version=version)(sample)
+
+
 def test_a_required_keyword_cannot_be_passed() -> None:
     def job(*, needed: int) -> None: ...
 

@@ -392,3 +392,12 @@ def test_a_job_that_is_marked_as_plain_stays(mark: object) -> None:
     held = job(encode({"class": "X", "args": ["a"], "compressed": mark}))
     inflate(held)
     assert held.fields["args"] == ["a"]
+
+
+@pytest.mark.parametrize(("stored", "version"), [(2, 2), (0, 0), ("2", 1), (True, 1), (2.0, 1)])
+def test_the_version_of_a_job_is_1_unless_an_integer_says_another(
+    stored: object, version: int
+) -> None:
+    """[X-PARK-2]"""
+    assert job(encode({"class": "X", "jw_version": stored})).version == version
+    assert job(b'{"class":"X"}').version == 1

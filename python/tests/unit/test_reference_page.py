@@ -42,7 +42,7 @@ def test_the_options_are_complete() -> None:
     assert column("Job options") == set(Options.__annotations__)
     own = set(IterableOptions.__annotations__) - set(Options.__annotations__)
     assert column("Definition options") == own | {
-        *("name", "timeout", "isolated", "redeliver", "on_commit", "redis")
+        *("name", "timeout", "isolated", "redeliver", "on_commit", "redis", "version")
     }
 
 

@@ -96,7 +96,7 @@ limit_option = click.option(
 reason_option = click.option(
     "--reason",
     metavar="REASON",
-    help="Only parked for this reason: bid, expires_in, encrypt, delayed, unknown.",
+    help="Only parked for this reason: bid, expires_in, encrypt, delayed, unknown, version.",
 )
 filter_options = options(
     click.option(

@@ -23,13 +23,14 @@ from jobwire.protocol import active_job
 from jobwire.protocol.compression import COMPRESSED, inflate
 from jobwire.protocol.foreign import (
     DELAYED_CLASSES,
+    NEWER,
     POLICIES,
     UNKNOWN,
     Feature,
     ForeignPolicy,
     announces,
 )
-from jobwire.protocol.payload import Job
+from jobwire.protocol.payload import VERSION, Job
 from jobwire.protocol.results import KEEP, keep_seconds
 from jobwire.protocol.wire import Command
 from jobwire.worker.execute.event_loop import AsyncLoop
@@ -180,6 +181,8 @@ class JobTable:
                 inflate(job)
             except InvalidArgument as error:
                 return CompiledJob(self._app.find(job.fields), partial(_raise, error))
+        if VERSION in job.fields and (compiled := self._newer(job)):
+            return compiled
         compiled = self._known.get(job.class_name)
         if compiled is None:
             definition = self._app.find(job.fields)
@@ -208,6 +211,20 @@ class JobTable:
             parked = feature if policy == "park" else ""
             return CompiledJob(definition, partial(_raise, error), parked=parked)
         return None
+
+    def _newer(self, job: Job) -> CompiledJob | None:
+        """Return how to end a job of a newer version of its class; None to run it."""
+        definition = self._app.find(job.fields)
+        if definition is None or job.version <= definition.version:
+            return None
+        if self._parks_unknown:
+            self._tell(NEWER, "park", "jobs of a newer version of their class")
+        error = UnknownJob(
+            f"job {definition.name} was enqueued by its version {job.version}, and this process "
+            f"has version {definition.version}; deploy the newer code, or set unknown_jobs=park"
+        )
+        parked = NEWER if self._parks_unknown else ""
+        return CompiledJob(definition, partial(_raise, error), parked=parked)
 
     def _why_unknown(self, job: Job) -> str:
         """Return why to park a job of an unknown class; empty to let it fail. [X-PARK-2]"""
