@@ -54,7 +54,7 @@ _PROFILES = (
     *("worker/results", "client/cancelling", "worker/cancelling"),
     *("client/time", "worker/time"),
     "worker/activejob",
-    *("worker/compression", "worker/parking", "worker/classes"),
+    *("worker/compression", "worker/parking", "worker/classes", "worker/progress"),
 )
 _ROBUST_THROUGHOUT = frozenset(
     [
@@ -62,7 +62,7 @@ _ROBUST_THROUGHOUT = frozenset(
         *("worker/results", "client/cancelling", "worker/cancelling"),
         *("client/time", "worker/time"),
         "worker/activejob",
-        *("worker/compression", "worker/parking", "worker/classes"),
+        *("worker/compression", "worker/parking", "worker/classes", "worker/progress"),
     ]
 )
 

@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 from jobwire import Client
@@ -22,11 +23,12 @@ from jobwire.errors import NoReply, RedisRefused, RedisTrouble
 from jobwire.inspect import Inspector, sets
 from jobwire.periodic import planning
 from jobwire.periodic.cron import CronLine
-from jobwire.protocol import periodic, pushing, retry
+from jobwire.protocol import periodic, progress, pushing, retry
 from jobwire.protocol.dead_set import DeadSetLimits
 from jobwire.protocol.periodic_entry import StoredEntry
 from jobwire.protocol.wire import Batch, command
 from jobwire.worker import Timings
+from jobwire.worker.background import heartbeat
 from jobwire.worker.background.poller import Poller
 from jobwire.worker.fetch.reliable import ReliableFetcher
 from jobwire.worker.process import process
@@ -286,6 +288,18 @@ def keep_both() -> None:
     StoredEntry.name = property(name)  # type: ignore[assignment,method-assign]
 
 
+def write_progress_apart() -> None:
+    """Write progress before each heartbeat, outside of its transaction. [X-PROG-4]"""
+    beat = heartbeat.beat
+
+    def beat_later(keys: Any, *given: Any, **options: Any) -> Any:
+        *others, sample = given
+        yield Batch(progress.writes(keys, sample.progress))
+        return (yield from beat(keys, *others, replace(sample, progress={}), **options))
+
+    heartbeat.beat = beat_later
+
+
 _MISTAKES = (
     *(keep_connection, one_slice, stay_connected, send_again, repeat_for_ever),
     *(ignore_stops, go_on),
@@ -293,6 +307,7 @@ _MISTAKES = (
     *(obey_once_connected, read_milliseconds, draw_upper_end, keep_the_just_too_old),
     *(replace_halves, replace_halves_in_options),
     *(sweep_in_two_steps, sweep_on, log_nothing),
+    write_progress_apart,
     *(tick_later, give_an_hour, look_ahead, fail_on_malformed, accept_malformed, keep_both),
 )
 

@@ -5,6 +5,7 @@ With JOBWIRE_FETCH=basic it fetches as Sidekiq does.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
@@ -121,6 +122,21 @@ def obey(how: str) -> None:
         raise jobwire.Cancelled
     if how == "fail":
         raise JobwireError("asked to end")
+
+
+@app.job(name="JobwireProgress")
+def progress(reports: list[list[Any]], name: str) -> None:
+    """Report the progress of each entry, and wait at a gate before the last one.
+
+    A report that the library refuses counts as none.
+    """
+    report("begin", args=[reports, name])
+    for at, (done, total, note) in enumerate(reports, 1):
+        if at == len(reports):
+            pause_at(name)
+        with contextlib.suppress(jobwire.InvalidArgument):
+            jobwire.report_progress(done, total, note)
+    report("end", ok=True)
 
 
 @app.active_job("JobwireActive")

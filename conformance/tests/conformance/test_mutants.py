@@ -51,7 +51,16 @@ AREAS = {
     "scheduler": ("sched",),
     "inspector": ("inspect",),
     "periodic": ("cron", "periodic"),
-    "annexes": ("activejob", "cancel", "classes", "compressed", "parked", "result", "time"),
+    "annexes": (
+        "activejob",
+        "cancel",
+        "classes",
+        "compressed",
+        "parked",
+        "progress",
+        "result",
+        "time",
+    ),
 }
 NAMESPACED = {
     **{"namespace-bulk": "client", "namespace-client": "client"},

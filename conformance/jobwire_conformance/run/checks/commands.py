@@ -87,8 +87,11 @@ def _burst(context: Context, step: Mapping[str, Any]) -> None:
 
 def _atomic(context: Context, step: Mapping[str, Any]) -> None:
     keys = {context.state.key(key).encode() for key in step["atomic"]}
+    of = context.state.key(step["of"]).encode() if "of" in step else None
     whole = False
     for unit in units(context.sent(step)):
+        if of is not None and not any(of in call.words for call in unit):
+            continue
         touched = {word for call in unit if call.spec.may_write for word in call.words} & keys
         added = {word for call in unit if call.spec.effect == "puts" for word in call.words} & keys
         whole = whole or touched == keys
