@@ -289,6 +289,20 @@ def test_evidence_that_jobwire_writes_also_is_not_certain() -> None:
     assert found.writers[0].certain
 
 
+def test_what_jobwire_writes_may_also_be_misread() -> None:
+    """Times in milliseconds next to a process of Sidekiq 7, whichever program wrote them."""
+    mixed: list[Sign | str] = [*running("jobwire 0.1.0", "7.3.2"), "milliseconds", "iteration"]
+    found = seen(*mixed)
+    assert [(one.versions, one.certain) for one in found.writers] == [
+        ("7.3.2", True),
+        ("8.0 or newer", False),
+        ("0.1.0", True),
+    ]
+    assert "times-misread" in {one.code for one in found.findings}
+    newer = seen(*running("jobwire 0.1.0", "8.1.7"), "seconds").findings
+    assert newer == [], "8 reads the older form"
+
+
 # -- other products
 
 

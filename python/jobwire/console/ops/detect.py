@@ -259,7 +259,11 @@ def examine(evidence: Evidence) -> Detection:
         for group in groups
         if not is_jobwire or not all(one.sign.shared for one in group.sightings)
     ]
-    findings = [_finding(row, seen) for row in HAZARDS if _applies(row, seen, certain, evidence)]
+    findings = [
+        _finding(row, seen)
+        for row in HAZARDS
+        if _applies(row, seen, groups, certain, evidence.server)
+    ]
     order = get_args(Severity)
     findings.sort(key=lambda finding: order.index(finding.severity))
     return Detection(writers, findings, evidence)
@@ -353,22 +357,25 @@ def _writer(
 
 
 def _applies(
-    row: Hazard, seen: Mapping[str, Sighting], groups: Sequence[_Group], evidence: Evidence
+    row: Hazard,
+    seen: Mapping[str, Sighting],
+    groups: Sequence[_Group],
+    certain: Sequence[_Group],
+    server: str,
 ) -> bool:
+    """Return True if a row holds for the groups, of which `certain` are those of Sidekiq alone."""
     if row.needs and not any(seen.keys() >= {*need.split("+")} for need in row.needs):
         return False
     if row.server is not None:
-        server = version(evidence.server)
-        if not server or not version(row.server[0]) <= server < version(row.server[1]):
+        first, after = row.server
+        if not server or not version(first) <= version(server) < version(after):
             return False
     if row.writer == ("", ""):
         return True
-    writers = [group for group in groups if group.inside(*row.writer)]
-    if row.reader is None:
+    writers = [group for group in (groups if row.ours else certain) if group.inside(*row.writer)]
+    if row.reader is None or not writers:
         return bool(writers)
-    return any(group not in writers and group.inside(*row.reader) for group in groups) and bool(
-        writers
-    )
+    return any(group not in writers and group.inside(*row.reader) for group in certain)
 
 
 def _finding(row: Hazard, seen: Mapping[str, Sighting]) -> Finding:

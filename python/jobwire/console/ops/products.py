@@ -439,6 +439,7 @@ class Hazard(NamedTuple):
         writer: Versions of one writer, first and the one after the last; empty: open.
         reader: Versions of a second writer; None for an upgrade, which needs only the first.
         server: Versions of the server, or None.
+        ours: True if it also holds where jobwire may have written what the first one has.
     """
 
     code: str
@@ -449,6 +450,7 @@ class Hazard(NamedTuple):
     writer: tuple[str, str] = ("", "")
     reader: tuple[str, str] | None = None
     server: tuple[str, str] | None = None
+    ours: bool = False
 
 
 _WRAPPERS = ("wrapper-new", "wrapper-old")
@@ -463,6 +465,7 @@ HAZARDS: tuple[Hazard, ...] = (
         "then",
         writer=("8.0", ""),
         reader=("", "8.0"),
+        ours=True,
     ),
     Hazard(
         "retry-for-misread",
@@ -473,6 +476,7 @@ HAZARDS: tuple[Hazard, ...] = (
         needs=("retry-for",),
         writer=("8.0", ""),
         reader=("7.1.3", "8.0"),
+        ours=True,
     ),
     Hazard(
         "attributes-misread",
@@ -492,6 +496,7 @@ HAZARDS: tuple[Hazard, ...] = (
         needs=("wrapper-new",),
         writer=("7.3.3", ""),
         reader=("", "7.3.3"),
+        ours=True,
     ),
     Hazard(
         "running-jobs-hidden",
