@@ -49,7 +49,7 @@ KEY_EXAMPLES = {
     "batch-key": ["BID-abcdefghij-_12", "BID-abcdefghij-_12-jids", "invalidated-bid-x"],
     "pro-batch": ["b-abcdefghij-_12", "b-abcdefghij-_12-failinfo"],
     "super-fetch-list": ["queue:sq|web:1:0123456789ab|default"],
-    "unique-ent": ["unique:aGVsbG8="],
+    "unique-ent": [f"unique:{'a' * 40}", f"unique:{'b' * 43}="],
     "limiter": ["lmtr-cfree-stripe"],
     "limit-fetch": ["limit_fetch:probed:default"],
     "limit-beat": ["limit:heartbeat:9f2c"],
@@ -71,7 +71,7 @@ KEY_EXAMPLES = {
     "metrics-7": ["j|20261120|16:4"],
     "metrics-8": ["j|261120|16:04", "j|261120|16:1"],
     "histogram-8": ["h|Echo::Job-20-16:19"],
-    "histogram-7": ["Echo::Job-20-16:19"],
+    "histogram-7": ["Echo::Job-20-16:19", "::Job-02-6:1"],
     "marks": ["20261120-marks"],
     "deploylock": ["deploylock-v1.2.3"],
     "iteration": ["it-da883554ee4fe414012f5f42"],
@@ -88,7 +88,6 @@ FIELD_EXAMPLES: dict[str, list[dict[str, Any]]] = {
     "unique-for": [{"unique_for": 60}, {"unique_until": "start"}],
     "overrated": [{"overrated": 1}],
     "compressed": [{"compressed": True}, {"size_limiter": "validated"}],
-    "idempotency-key": [{"idempotency_key": "duplicate:default:ab"}],
     "gitlab-field": [{"meta.caller_id": "Cronjob"}, {"wal_locations": {}}],
     "layer-field": [{"encrypted_args": [0]}, {"debounce_key": "a"}],
     "trace": [{"traceparent": "00-a-b-01"}, {"newrelic": {}}],
@@ -109,6 +108,7 @@ FORM_EXAMPLES: dict[str, list[dict[str, Any]]] = {
     "cattr-object": [{"cattr": {"user": 1}}],
     "cattr-array": [{"cattr": [["user", 1]]}],
     "retry-for": [{"retry_for": 60}],
+    "idempotency-key": [{"idempotency_key": "resque:gitlab:duplicate:default:ab"}],
     "wrapper-new-form": [{"class": "Sidekiq::ActiveJob::Wrapper"}],
 }
 CLASS_EXAMPLES = {
@@ -171,7 +171,8 @@ def test_every_key_of_the_table_is_known_by_its_name() -> None:
     [
         *("queues", "queue:default", "queue:a:b", "schedule", "retry", "dead", "cron_job:a"),
         *("web:1:0123456789ab", "web:1:0123456789ab-signals", "app:user:7", "b-7", "unique"),
-        *("stat:processed:2026-11-20", "2026-marks", "session-1-16:19:20"),
+        *("stat:processed:2026-11-20", "2026-marks", "session-20-16:19", "it-support"),
+        *("unique:emails", "b-longer-than-a-bid", "h|", "queue:limit:processes"),
     ],
 )
 def test_other_keys_are_no_sign(key: str) -> None:
@@ -194,6 +195,7 @@ def test_an_ordinary_payload_has_only_the_form_of_its_times() -> None:
     """Options of people show no version, because all versions carry them."""
     ordinary = {"retry": True, "queue": "q", "args": [], "class": "A", "jid": "ab"}
     options = {"tags": ["a"], "bid": None, "expires_in": False, "locale": "de", "version": 2}
+    options |= {"idempotency_key": "order-7", "lock": "until_executed", "store": "main"}
     assert codes({**ordinary, "created_at": MS, "enqueued_at": MS, **options}) == {"milliseconds"}
     assert codes({**ordinary, "created_at": S, "failed_at": MS}) == {"seconds", "milliseconds"}
     assert codes({"class": ["A"], "args": 5}, on_queue=False) == set()

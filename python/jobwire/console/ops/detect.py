@@ -187,6 +187,9 @@ def signs_of_payload(fields: Mapping[str, Any], *, on_queue: bool = True) -> Ite
     if [*fields][:6] == _OLD_ORDER and isinstance(fields["created_at"], float):
         yield FORMS["class-first"]
     yield from _forms_of_failure(fields)
+    key = fields.get("idempotency_key")
+    if isinstance(key, str) and "duplicate:" in key:  # other programs have a field of this name
+        yield FORMS["idempotency-key"]
     if fields.get("retry_for"):
         yield FORMS["retry-for"]
     if isinstance(attributes := fields.get("cattr"), dict | list):

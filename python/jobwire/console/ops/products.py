@@ -181,11 +181,14 @@ KEYS: tuple[tuple[str, Sign], ...] = (
     ),
     (r"(BID|invalidated-bid)-.+", Sign("batch-key", "sidekiq-batch", "keys BID-*")),
     (
-        r"b-[\w-]{14,16}(-(jids|failed|failinfo|died|notify|complete|pending|cbsucc))?",
+        r"b-([\w-]{14}|[0-9a-f]{16})(-(jids|failed|failinfo|died|notify|complete|pending|cbsucc))?",
         Sign("pro-batch", "sidekiq-pro", "keys b-*"),
     ),
     (r"queue:sq\|.+", Sign("super-fetch-list", "sidekiq-pro", "lists queue:sq|*")),
-    (r"unique:.+", Sign("unique-ent", "sidekiq-enterprise", "keys unique:*")),
+    (
+        r"unique:([0-9a-f]{40}|[\w+/-]{43}=?)",
+        Sign("unique-ent", "sidekiq-enterprise", "keys unique:*"),
+    ),
     (r"lmtr-.+", Sign("limiter", "sidekiq-enterprise", "keys lmtr-*")),
     (r"limit_fetch:.+", Sign("limit-fetch", "sidekiq-limit_fetch", "keys limit_fetch:*")),
     (r"limit:heartbeat:.+", Sign("limit-beat", "sidekiq-limit_fetch", "keys limit:heartbeat:*")),
@@ -235,12 +238,12 @@ KEYS: tuple[tuple[str, Sign], ...] = (
         Sign("histogram-8", "sidekiq", "keys h|CLASS-D-H:M", "8.0", shared=True),
     ),
     (
-        r".+-\d\d-\d{1,2}:\d{1,2}",
+        r"(::)?[A-Z].*-\d\d-\d{1,2}:\d{1,2}",
         Sign("histogram-7", "sidekiq", "keys CLASS-DD-H:M", "6.5.2", "8.0", shared=True),
     ),
     (r"\d{8}-marks", Sign("marks", "sidekiq", "hashes YYYYMMDD-marks", "6.5.2", shared=True)),
     (r"deploylock-.+", Sign("deploylock", "sidekiq", "keys deploylock-*", "7.0", shared=True)),
-    (r"it-.+", Sign("iteration", "sidekiq", "hashes it-JID", "7.3", shared=True)),
+    (r"it-[0-9a-f]{24}", Sign("iteration", "sidekiq", "hashes it-JID", "7.3", shared=True)),
     (
         r".+:\d+:[0-9a-f]{12}:workers",
         Sign("work-old", "sidekiq", "hashes IDENTITY:workers", before="6.4.2"),
@@ -267,10 +270,6 @@ FIELDS: tuple[tuple[str, Sign], ...] = (
     (
         r"compressed|size_limiter|original_job_size_bytes",
         Sign("compressed", "gitlab", "fields of GitLab's size limiter"),
-    ),
-    (
-        r"idempotency_key",
-        Sign("idempotency-key", "gitlab", "field idempotency_key"),
     ),
     (
         r"meta\.[a-z_]+|wal_locations|worker_data_consistency|duplicate-of|status_expiration"
@@ -328,6 +327,7 @@ FORMS: Mapping[str, Sign] = {
     ),
     "cattr-object": Sign("cattr-object", "sidekiq", "cattr as an object", "6.3.1"),
     "cattr-array": Sign("cattr-array", "sidekiq", "cattr as an array", "8.0"),
+    "idempotency-key": Sign("idempotency-key", "gitlab", "field idempotency_key"),
     "retry-for": Sign("retry-for", "sidekiq", "field retry_for", shared=True),
     "wrapper-new": Sign(
         "wrapper-new-form",
