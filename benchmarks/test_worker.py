@@ -15,6 +15,7 @@ from jobwire.protocol.outcome import DONE, Outcome
 from jobwire.protocol.reliable import InFlightJob
 from jobwire.worker.execute.compiled_job import CancelledIds, JobTable
 from jobwire.worker.execute.event_loop import AsyncLoop
+from jobwire.worker.execute.hand_over import HandOver
 from jobwire.worker.execute.iterating import Iterations
 from jobwire.worker.execute.outcome_policy import OutcomePolicy
 from jobwire.worker.execute.processor import Processor
@@ -112,7 +113,9 @@ def test_a_thousand_jobs_of_one_processor(
             *("t1", "bench", memory),
             tasks=None,
             job_table=job_table,
-            outcome_policy=OutcomePolicy(app, Keys(), memory, lambda: 8, 25, 3, True),
+            outcome_policy=OutcomePolicy(
+                *(app, Keys(), memory, lambda: 8, 25, 3, True, HandOver(redis, Keys(), "bench"))
+            ),
             counters=metrics.for_thread(),
             watch=lambda: None,
             cancelled_ids=CancelledIds(),

@@ -114,8 +114,11 @@ class WorkerConfig:
     """Number of times that a job may crash its process before it goes to the dead set."""
     unknown_jobs: UnknownJobs = "retry"
     """Fate of a job of an unknown class: `retry` fails it like a job of a known class; `sidekiq`
-    also, but drops it if it has no `retry`, as Sidekiq does; `park` sets it aside until a person
-    unparks it. [RETRY-1] [X-PARK-2]"""
+    also, but drops it if it has no `retry`, as Sidekiq does; `park` hands it over to workers that
+    have announced the class, or sets it aside until one does. [RETRY-1] [X-PARK-2] [X-CLASS-3]"""
+    hand_over: Mapping[str, str] = field(default_factory=dict)
+    """Pattern of unknown classes, such as `Reports::*`, to the queue whose workers run them. For
+    workers that do not announce classes, such as Sidekiq's. [X-CLASS-4]"""
     foreign: Mapping[Feature, ForeignPolicy] = field(default_factory=lambda: dict(POLICIES))
     """Feature of another product to the fate of its jobs: `park`, `run` or `fail`. Features that
     are left out keep their default. [X-PARK-1]"""
@@ -140,6 +143,12 @@ class WorkerConfig:
     def __post_init__(self) -> None:
         for setting in fields(self):
             check(setting.name, getattr(self, setting.name))
+        for pattern, queue in self.hand_over.items():
+            if any(queue in capsule.queues for capsule in self.capsules.values()):
+                raise ConfigError(
+                    f"hand_over: queue {queue!r} of {pattern} is served by this worker itself; "
+                    "name a queue that only workers with these classes serve"
+                )
 
     @property
     def concurrency(self) -> int:
@@ -254,6 +263,17 @@ def _foreign(value: Any) -> str | None:
     return None
 
 
+def _hand_over(value: Any) -> str | None:
+    if not isinstance(value, Mapping):
+        return f"{value!r} is not a mapping of class patterns to queues, as Reports::*=ruby"
+    for text in (*value.keys(), *value.values()):
+        if problem := _text(text):
+            return problem
+        if not text:
+            return "a pattern of classes or a queue is empty; write it as Reports::*=ruby"
+    return None
+
+
 def _capsules(value: Any) -> str | None:
     if not isinstance(value, Mapping):
         return f"{value!r} is not a mapping of names to capsules"
@@ -277,6 +297,7 @@ _RULES: Mapping[str, Rule] = {
     "poison_limit": _whole(1),
     "unknown_jobs": _one_of("retry", "sidekiq", "park"),
     "foreign": _foreign,
+    "hand_over": _hand_over,
     "precise": _boolean,
     "schedule": _entries,
     "periodic": _boolean,

@@ -73,8 +73,8 @@ def _shown(name: str, value: Any) -> str:
             return SETTINGS[name].without if name in SETTINGS else "none"
         case Mapping() if name == "capsules":
             return "; ".join(map(_capsule, value, value.values())) or "none"
-        case Mapping() if name == "foreign":
-            return " ".join(f"{feature}={policy}" for feature, policy in value.items())
+        case Mapping() if name in ("foreign", "hand_over"):
+            return " ".join(f"{each}={fate}" for each, fate in value.items()) or "none"
         case Mapping():
             return _queues(value)
         case str() if name == "redis":

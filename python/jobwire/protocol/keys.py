@@ -40,6 +40,7 @@ class Keys:
     recovery: str = field(init=False)  # STRING held by the process that recovers for all [REL-17]
     recovered: str = field(init=False)  # STRING counter of recovered jobs [REL-12]
     expired: str = field(init=False)  # STRING counter of jobs that came too late [X-TIME-3]
+    handed_over: str = field(init=False)  # STRING counter of jobs left to others [X-CLASS-7]
     lost: str = field(init=False)  # STRING counter of outcomes that came too late [REL-23]
     cancelled: str = field(init=False)  # ZSET jid -> time of the cancellation [X-CANCEL-1]
     journal: str = field(init=False)  # STREAM of the changes that people made [KEY-5]
@@ -66,6 +67,7 @@ class Keys:
             ("recovery", "jobwire:recovery"),
             ("recovered", "jobwire:stat:recovered"),
             ("expired", "jobwire:stat:expired"),
+            ("handed_over", "jobwire:stat:handed_over"),
             ("lost", "jobwire:stat:lost"),
             ("cancelled", "jobwire:cancelled"),
             ("journal", "jobwire:journal"),

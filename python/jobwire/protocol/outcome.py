@@ -38,6 +38,7 @@ class Outcome(msgspec.Struct, frozen=True):  # quicker to make than a dataclass
             for none. [X-CANCEL-5]
         result: The result to store, if the job keeps one. [X-RESULT-2]
         unlocks: Digest of the lock to release, and the job that must have it. [X-UNIQ-7]
+        queue: The queue, if it is another one than that of the job. [X-CLASS-4]
         after: Sent right after the step: deletes the data that the job leaves in Redis.
     """
 
@@ -49,6 +50,7 @@ class Outcome(msgspec.Struct, frozen=True):  # quicker to make than a dataclass
     result: ResultToStore | None = None
     unlocks: tuple[str, str] | None = None
     after: Sequence[Command] = ()
+    queue: str = ""
 
     @property
     def trims(self) -> bool:
@@ -64,7 +66,7 @@ class Outcome(msgspec.Struct, frozen=True):  # quicker to make than a dataclass
         """Return the key of the place, for a job from this queue; `retry` for none."""
         match self.place:
             case "queue":
-                return keys.queue(queue)
+                return keys.queue(self.queue or queue)
             case "schedule":
                 return keys.schedule
             case "dead":

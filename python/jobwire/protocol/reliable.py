@@ -212,7 +212,7 @@ def script_finish(
     The reply lists the fields that were no longer held.
     """
     field, first = ends[0]
-    queue = private_queue(field) if first.place == "queue" else ""
+    queue = first.queue or private_queue(field) if first.place == "queue" else ""
     plain = all(outcome.plain for _, outcome in ends)
     words: list[Arg] = [DAY_TTL_S, first.counted, int(repeated), queue]
     words += ("", "") if dead_limits is None else (dead_limits.oldest, dead_limits.limit)

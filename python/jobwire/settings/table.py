@@ -150,7 +150,8 @@ SETTINGS: dict[str, Setting] = {
             types.TEXT,
             "--unknown-jobs",
             "For a job of an unknown class: retry fails it; sidekiq also, but drops it if it has "
-            "no retry option, as Sidekiq does; park sets it aside.",
+            "no retry option, as Sidekiq does; park hands it over to workers that have announced "
+            "the class, or sets it aside until one does.",
             "",
             *("retry", "sidekiq", "park"),
         ),
@@ -162,6 +163,15 @@ SETTINGS: dict[str, Setting] = {
             "(delayed): park sets it aside, run runs it, fail fails it; repeatable.",
             WorkerConfig().foreign,
             " ".join(f"{feature}={policy}" for feature, policy in WorkerConfig().foreign.items()),
+        ),
+        Setting(
+            "hand_over",
+            types.HAND_OVER,
+            ("--hand-over",),
+            "Queue for jobs of classes that are not registered here and match the pattern, such as "
+            "Reports::*=ruby; repeatable.",
+            {},
+            "none",
         ),
         _worker(
             "max_iteration_runtime",

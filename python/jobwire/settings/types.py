@@ -187,6 +187,21 @@ def _foreign(value: Any) -> Any:
     return {**POLICIES, **given}
 
 
+def _hand_over(value: Any) -> Any:
+    """Return class pattern to queue, from a list of `pattern=queue` or a mapping."""
+    if isinstance(value, Mapping):
+        return {pattern: entry.value for pattern, entry in value.items()}
+    if isinstance(value, str) or not isinstance(value, Sequence):
+        return value
+    given = {}
+    for text in value:
+        pattern, equals, queue = str(text).partition("=")
+        if not equals:
+            raise ConfigError(f"hand_over: {text!r} is not of the form PATTERN=QUEUE")
+        given[pattern] = queue
+    return given
+
+
 def _capsule_texts(texts: Iterable[str]) -> dict[str, CapsuleConfig]:
     capsules: dict[str, CapsuleConfig] = {}
     for text in texts:
@@ -242,6 +257,7 @@ QUEUES = Kind(
     "NAME[,WEIGHT]", lambda texts: parse_queues([*texts]), _queues, str.split, "separated by spaces"
 )
 FOREIGN = Kind("FEATURE=POLICY", _foreign, _foreign, str.split, "separated by spaces")
+HAND_OVER = Kind("PATTERN=QUEUE", _hand_over, _hand_over, str.split, "separated by spaces")
 CAPSULES = Kind(
     "'NAME=N QUEUE[,WEIGHT]...'",
     _capsule_texts,

@@ -202,3 +202,64 @@ def test_such_jobs_run_at_most_once_wherever_their_process_is_killed(
 
 def _has(client: Any, runs: int) -> bool:
     return bool(client.llen(recording.ONCE) >= runs)
+
+
+VERSION = """
+import os, jobwire, redis
+app = jobwire.App({url!r})
+ledger = redis.Redis.from_url({url!r})
+def run(number):
+    job = jobwire.current_job()
+    words = job.class_name, number, "{version}", job.get("retry_count")
+    ledger.rpush("test:ledger", " ".join(map(str, words)))
+for name in {names!r}:
+    app.job(name=name)(run)
+"""
+
+
+def test_a_rolling_deploy_with_kills_loses_no_job(
+    server: Server, workers: Workers, tmp_path: Path
+) -> None:
+    """X-CLASS-3, X-CLASS-6: no retry, nothing dead or parked at the end, New by new code only."""
+    for version, names in (("old", ["Old"]), ("new", ["Old", "New"])):
+        code = VERSION.format(url=server.url, version=version, names=names)
+        (tmp_path / f"{version}.py").write_text(code)
+    client: Any = server.client()
+    wanted = {f"{kind} {n}" for kind in ("Old", "New") for n in range(400)}
+
+    def enqueue(numbers: range) -> None:
+        client.lpush(
+            "queue:default",
+            *(
+                json.dumps({"class": k, "queue": "default", "args": [n], "jid": f"{k}{n}"})
+                for n in numbers
+                for k in ("Old", "New")
+            ),
+        )
+
+    def start(version: str) -> WorkerProcess:
+        one = workers.start(f"{version}:app", "--unknown-jobs", "park", "-q", "default")
+        one.identity(client)
+        return one
+
+    def done() -> set[str]:
+        lines = [line.decode().split() for line in client.lrange("test:ledger", 0, -1)]
+        assert all(line[3] == "None" for line in lines)
+        assert all(line[2] == "new" for line in lines if line[0] == "New")
+        return {" ".join(line[:2]) for line in lines}
+
+    olds = [start("old"), start("old")]
+    enqueue(range(100))
+    wait_until(lambda: client.zcard("jobwire:parked") == 100)
+    news = [start("new")]
+    enqueue(range(100, 200))
+    olds[0].kill()
+    news += [start("new")]
+    enqueue(range(200, 300))
+    news[0].kill()
+    enqueue(range(300, 400))
+    olds[1].send(signal.SIGTERM)
+    assert olds[1].wait() == 0
+    wait_until(lambda: done() == wanted, timeout=120)
+    wait_until(lambda: not client.keys("queue:*") and not client.keys("jobwire:private:*"))
+    assert not client.exists("jobwire:parked", "jobwire:parked:why", "retry", "dead")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import pytest
 
@@ -11,9 +13,12 @@ from harness.servers import Server
 from jobwire.connection.sync import SyncRedis
 from jobwire.errors import RedisRefused
 from jobwire.inspect.sync import Inspector
+from jobwire.protocol.classes import class_of, is_served
+from jobwire.protocol.foreign import why_field
 from jobwire.protocol.heartbeat import LEASE_S, HeartbeatSample, Work, beat, prune, retire
 from jobwire.protocol.key_types import explained
 from jobwire.protocol.keys import Keys
+from jobwire.protocol.parking import PAGE_SIZE, unpark_known
 from tests.integration.clients import everything, listening
 
 NOW = 1_795_192_067.25
@@ -115,6 +120,61 @@ def test_a_beat_announces_classes(any_server: Server, shell: SyncRedis) -> None:
     shell.run(beat(KEYS, ME, b"{}", 5, sample(classes=["A"])))
     shell.run(retire(KEYS, ME))
     assert not client.exists(key)
+
+
+def test_another_process_that_runs_a_class_in_a_queue(any_server: Server, shell: SyncRedis) -> None:
+    """X-CLASS-3: announced, alive and serving the queue."""
+    client = any_server.client()
+
+    def served(name: str, queue: str = "default") -> bool:
+        return shell.run(is_served(KEYS, ME, name, queue))
+
+    assert not served("A")
+    client.sadd("processes", ME, "other", "odd", "gone", b"\xff")
+    client.sadd(f"jobwire:classes:{ME}", "Mine")
+    for name in ("other", "odd", "gone"):
+        client.sadd(f"jobwire:classes:{name}", "A")
+    assert not served("A")  # none has a heartbeat
+    client.hset("odd", "info", "[")
+    client.hset("other", "info", '{"queues":5}')
+    assert not served("A")
+    client.hset("other", "info", '{"queues":["default"]}')
+    assert [served(*one) for one in (("A",), ("A", "low"), ("B",), ("Mine",))] == [
+        *(True, False, False, False)
+    ]
+    assert class_of({"class": 5}) == ""
+    assert class_of({"class": "A"}) == "A"
+
+
+@pytest.mark.parametrize("rising", [True, False])
+def test_the_first_process_that_knows_a_class_unparks_its_jobs(
+    any_server: Server, shell: SyncRedis, rising: bool
+) -> None:
+    """X-CLASS-6: those that were parked as unknown, or lost the reason, and name its queues."""
+    client: Any = any_server.client()
+    texts = [b'{"class":"A","queue":"q","n":%d}' % n for n in range(3 * PAGE_SIZE)]
+    other = {
+        b'{"class":"A","queue":"q","bid":"x"}': "bid",
+        b'{"class":"A","queue":"another"}': "unknown",
+        b'{"class":"A"}': "unknown",
+        b'{"class":"B","queue":"q"}': "unknown",
+        b"{": "unknown",
+    }
+    scores = {text: 100 + at / 8 * rising for at, text in enumerate([*other, *texts])}
+    client.zadd("jobwire:parked", scores)
+    why = dict.fromkeys(texts[1:], "unknown") | other
+    client.hset("jobwire:parked:why", mapping={why_field(k): v for k, v in why.items()})
+    knows = lambda fields: fields["class"] == "A"  # noqa: E731
+    assert shell.run(unpark_known(KEYS, knows, {"q"}, 100 + 2 * PAGE_SIZE)) == 0
+    assert shell.run(unpark_known(KEYS, knows, {"q"}, -math.inf)) == len(texts)
+    assert client.lrange("queue:q", 0, -1)[::-1] == (texts if rising else sorted(texts))
+    assert {*client.zrange("jobwire:parked", 0, -1)} == {*other}
+    assert client.hlen("jobwire:parked:why") == len(other)
+    client.delete("jobwire:parked", "queue:q")
+    client.zadd("jobwire:parked", {texts[0]: 1})
+    client.set("queue:q", "")
+    assert shell.run(unpark_known(KEYS, knows, {"q"}, -math.inf)) == 0
+    assert client.zcard("jobwire:parked") == 1
 
 
 def test_one_signal_a_beat(any_server: Server, shell: SyncRedis) -> None:

@@ -527,7 +527,9 @@ def test_the_policy_of_a_foreign_feature_decides_what_becomes_of_its_jobs(
     assert stat(server, "processed") == failed + 2 * (policy == "run")
     assert len(ran) == 2 * (policy == "run" and not isolated)
     told = [record.args for record in caplog.records if record.msg.startswith("%s ")]
-    assert len(told) == len({*told}) == {"park": 5, "run": 3, "fail": 2}[policy]
+    assert len(told) == len({*told}) == {"park": 4, "run": 3, "fail": 2}[policy]
+    unknown_kind = [record for record in caplog.records if "announced them" in record.msg]
+    assert len(unknown_kind) == (policy == "park")
 
 
 @FETCH
@@ -617,3 +619,85 @@ def test_parked_jobs_go_back_to_their_queues_as_they_were(server: Server) -> Non
         acts = [entry.act for entry in operations.journal() if entry.state == "ended"]
         assert acts == ["unpark"] * 3
     assert sorted(client.lrange("queue:default", 0, -1)) == sorted(texts.values())
+
+
+def new(number: int) -> bytes:
+    return b'{ "class":"New","jid":"n%d","queue":"default","retry":true,"args":[%d]}' % (
+        number,
+        number,
+    )
+
+
+@FETCH
+def test_jobs_go_to_the_workers_that_know_their_classes(server: Server, fetch: FetchMode) -> None:
+    """X-CLASS-3, X-CLASS-5, X-CLASS-6: parked, unparked at announcing, then handed over at once."""
+    ran: list[Any] = []
+    old, both = App(), App()
+    old.job(name="Old")(ran.append)
+    both.job(name="Old")(ran.append)
+
+    @both.job(name="New")
+    def run_new(number: int) -> None:
+        job = current_job()
+        assert job is not None
+        ran.append((number, job.fields.get("retry_count")))
+
+    client = server.client()
+    numbers = range(30)
+    push(server, *map(new, numbers))
+    push(server, new(100).replace(b'"default"', b'"other"'))
+    with running(old, server, fetch=fetch, unknown_jobs="park") as launcher:
+        wait_until(lambda: client.hlen("jobwire:parked:why") == 31)
+        with running(both, server, fetch=fetch, concurrency=1):
+            wait_until(lambda: len(ran) == 30)
+            wait_until(lambda: len(members(server, "jobwire:parked")) == 1)
+            if fetch == "reliable":
+                push(server, *map(new, range(30, 130)))
+                wait_until(lambda: len(ran) + len(members(server, "jobwire:parked")) == 131)
+                assert int(client.get("jobwire:stat:handed_over") or 0) > 0
+            assert client.smembers(f"jobwire:classes:{launcher.identity}") == {b"Old"}
+        assert not client.exists("retry", "dead")
+    assert {retries for _, retries in ran} == {None}
+    # It names a queue that no worker serves; others only wait for the next beat of `both`.
+    assert new(100).replace(b'"default"', b'"other"') in members(server, "jobwire:parked")
+    assert not client.keys("jobwire:classes:*")
+
+
+def test_a_hand_over_that_no_worker_takes_comes_to_an_end(
+    server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    """X-CLASS-5, X-CLASS-7: the job is parked with its exact bytes, and counted."""
+    client = server.client()
+    client.sadd("processes", "silent", "odd", "elsewhere", b"\xff")
+    client.hset("silent", "info", '{"queues":["default"]}')
+    client.hset("elsewhere", "info", '{"queues":["other"]}')
+    client.hset("odd", "info", "[]")
+    for name in ("silent", "odd", "elsewhere"):
+        client.sadd(f"jobwire:classes:{name}", "New", *(["Far"] if name != "silent" else []))
+    far = b'{"class":"Far","args":[],"jid":"f"}'
+    push(server, new(1), far)
+    with running(App(), server, unknown_jobs="park", concurrency=1):
+        wait_until(lambda: client.hlen("jobwire:parked:why") == 2)
+    assert sorted(members(server, "jobwire:parked")) == sorted([new(1), far])
+    assert client.get("jobwire:stat:handed_over") == b"20"
+    assert [r.args for r in caplog.records if r.msg.startswith("handed over %d")] == [
+        (20, "default", "New")
+    ]
+    assert settled(server)
+
+
+@FETCH
+def test_unknown_classes_go_to_the_queue_that_the_settings_name(
+    server: Server, caplog: pytest.LogCaptureFixture, fetch: FetchMode
+) -> None:
+    """X-CLASS-4: with the exact bytes, also while other unknown jobs are retried."""
+    texts = [b'{"class":"Reports::%s", "queue":"default","args":[1.0]}' % c for c in (b"A", b"B")]
+    push(server, *texts, b'{"class":"Other","args":[],"jid":"o","retry":true}')
+    client: Any = server.client()
+    with running(App(), server, fetch=fetch, hand_over={"Reports::*": "ruby"}):
+        wait_until(lambda: client.llen("queue:ruby") == 2 and client.zcard("retry") == 1)
+        wait_until(lambda: client.get("jobwire:stat:handed_over") == b"2")
+    assert sorted(client.lrange("queue:ruby", 0, -1)) == texts
+    assert b"ruby" in client.smembers("queues")
+    assert len([r for r in caplog.records if "as hand_over says" in r.msg]) == 1
+    assert (stat(server, "processed"), stat(server, "failed")) == (1, 1)

@@ -62,6 +62,7 @@ PLAIN = {
     "paused": "jobwire:paused",
     "recovered": "jobwire:stat:recovered",
     "lost": "jobwire:stat:lost",
+    "handed_over": "jobwire:stat:handed_over",
     "expired": "jobwire:stat:expired",
     "cancelled": "jobwire:cancelled",
     "journal": "jobwire:journal",

@@ -11,6 +11,7 @@ import pytest
 from jobwire.errors import InvalidJob, NoReply
 from jobwire.protocol import permissions, progress
 from jobwire.protocol.arguments import check_args
+from jobwire.protocol.classes import hand_over
 from jobwire.protocol.foreign import announces, park, why_field
 from jobwire.protocol.iteration import Call, Cursor, Run, State, load, save
 from jobwire.protocol.keys import Keys
@@ -19,7 +20,7 @@ from jobwire.protocol.normalize import build
 from jobwire.protocol.payload import decode
 from jobwire.protocol.periodic import latest_taken
 from jobwire.protocol.periodic_entry import StoredEntry
-from jobwire.protocol.reliable import reclaim, recover, resign
+from jobwire.protocol.reliable import reclaim, recover, resign, script_finish
 from jobwire.protocol.results import value_members
 from jobwire.protocol.retry import Discard, Failure, after_failure
 from jobwire.protocol.template import Template
@@ -255,6 +256,10 @@ def test_a_parked_job_keeps_its_bytes_and_its_reason() -> None:
     parked = park(keys, b"{ }", "bid", 5.5)
     assert (parked.key(keys, "q"), parked.text, parked.at) == ("a:jobwire:parked", b"{ }", 5.5)
     assert (parked.counted, parked.trims) == ("", False)
+    left = hand_over(keys, b"{ }", "other")
+    assert (left.key(keys, "q"), left.text, left.counted) == ("a:queue:other", b"{ }", "")
+    finish = script_finish(keys, "me", [("7:q", left)], day="2026-11-29")
+    assert finish.keys[1] == "a:queue:other"
     assert parked.after == (command("HSET", "a:jobwire:parked:why", why_field(b"{ }"), "bid"),)
     assert why_field(b"") == "da39a3ee5e6b4b0d3255bfef95601890afd80709"
 

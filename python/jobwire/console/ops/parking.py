@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -10,9 +10,10 @@ from jobwire.inspect.entry import Entry
 from jobwire.inspect.filters import Filter
 from jobwire.inspect.reading import ask, text
 from jobwire.inspect.walking import SetWalk
+from jobwire.protocol import parking
 from jobwire.protocol.foreign import why_field
 from jobwire.protocol.keys import Keys
-from jobwire.protocol.wire import Arg, Op, Script, command
+from jobwire.protocol.wire import Op, command
 
 __all__ = ["ParkedJob", "Unparked", "page", "unpark", "walk"]
 
@@ -66,30 +67,6 @@ def page(
 
 
 def unpark(keys: Keys, jobs: Sequence[ParkedJob]) -> Op[int]:
-    """Push jobs to the queues that they name, with their exact bytes; return how many.
-
-    For each job the step is atomic: it is removed and pushed, or it stays. [X-PARK-5]
-    """
-    queue_keys: dict[str, int] = {}
-    words: list[Arg] = []
-    for payload, queue in _named(jobs):
-        number = queue_keys.setdefault(keys.queue(queue), len(queue_keys) + 1)
-        words += (payload, number, queue, payload)
-    if not words:
-        return 0
-    moved, _ = yield Script("promote", [keys.parked, keys.queues, *queue_keys], words)
-    payloads = [payload for payload, _ in _named(jobs)]
-    (scores,) = yield from ask([command("ZMSCORE", keys.parked, *payloads)])
-    gone = [
-        why_field(payload) for payload, score in zip(payloads, scores, strict=True) if score is None
-    ]
-    if gone:
-        yield command("HDEL", keys.parked_why, *gone)
-    return int(moved)
-
-
-def _named(jobs: Sequence[ParkedJob]) -> Iterator[tuple[bytes, str]]:
-    """Yield the payloads that name a queue, with it."""
-    for job in jobs:
-        if job.entry.queue:
-            yield job.entry.payload, job.entry.queue
+    """Push jobs to the queues that they name; return how many. [X-PARK-5]"""
+    named = [(job.entry.payload, job.entry.queue) for job in jobs if job.entry.queue]
+    return (yield from parking.unpark(keys, named))

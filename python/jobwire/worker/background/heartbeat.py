@@ -50,6 +50,7 @@ class HeartbeatThread:
         on_signal: Called with the name of a signal that came through Redis. [SIG-4] [SIG-10]
         on_beat: Called with every beat, for other regular work.
         stuck: Returns the reason that the process does not work, or "". It gets no lease then.
+        unpark: Called with each beat that announces classes, for parked jobs. [X-CLASS-6]
         audit: Looks at the private entries of this process; None if it has none. With an audit,
             the thread also puts back jobs of dead processes. [REL-4] [REL-8]
         timings: Intervals and timeouts.
@@ -76,6 +77,7 @@ class HeartbeatThread:
         on_signal: Callable[[str], None],
         on_beat: Callable[[], None],
         stuck: Callable[[], str] = lambda: "",
+        unpark: Callable[[], None] = lambda: None,
         audit: Audit | None,
         timings: Timings = DEFAULT_TIMINGS,
     ) -> None:
@@ -93,6 +95,7 @@ class HeartbeatThread:
         self._on_signal = on_signal
         self._on_beat = on_beat
         self._stuck = stuck
+        self._unpark = unpark
         self._is_stuck = False
         self._audit = audit
         self._recovers = audit is not None
@@ -110,6 +113,7 @@ class HeartbeatThread:
             "heartbeat": self.beat,
             "statistics": lambda: self._on_beat(),
             "pruning": self._prune,
+            "unparking": self._unpark_known,
         }
         if self._recovers:
             duties |= {
@@ -130,8 +134,8 @@ class HeartbeatThread:
             self._life.hold()  # before the process holds jobs that others could recover
         try:
             for outage, duty in self._duties:
-                if duty == self._name_owners:
-                    self._goes_on(outage, duty)  # the server may forbid SCAN
+                if duty in (self._name_owners, self._unpark_known):
+                    self._goes_on(outage, duty)  # the server may forbid SCAN, or scripts
                 else:
                     self._do(duty)
         except BaseException:
@@ -255,6 +259,10 @@ class HeartbeatThread:
             duty()
         except RedisRefused as error:
             raise self._redis.run(explained(error, self._keys, self._identity)) from None
+
+    def _unpark_known(self) -> None:
+        if self._announces:
+            self._unpark()
 
     def _prune(self) -> None:
         if forgotten := self._redis.run(prune(self._keys)):

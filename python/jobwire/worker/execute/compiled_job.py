@@ -8,8 +8,10 @@ import math
 import threading
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, ExitStack
+from fnmatch import fnmatchcase
 from functools import partial
 from itertools import groupby
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from jobwire.application.app import App
@@ -20,6 +22,7 @@ from jobwire.application.jobtype import JobType
 from jobwire.application.middleware import is_async
 from jobwire.errors import InvalidArgument, UnknownJob
 from jobwire.protocol import active_job
+from jobwire.protocol.classes import class_of
 from jobwire.protocol.compression import COMPRESSED, inflate
 from jobwire.protocol.foreign import (
     DELAYED_CLASSES,
@@ -86,6 +89,7 @@ class CompiledJob:
         seconds: Moving average of the run time; infinite before the first run.
         redeliver: False if the job must be acknowledged before it runs.
         parked: Reason to set the job aside instead; empty to run it. [X-PARK-1]
+        handed_to: Queue to hand the job over to instead; empty for none. [X-CLASS-4]
         keep: Seconds to keep results of jobs whose payload does not say it; 0: none. [X-RESULT-1]
     """
 
@@ -93,6 +97,7 @@ class CompiledJob:
         "call",
         "definition",
         "finish",
+        "handed_to",
         "keep",
         "native",
         "parked",
@@ -110,9 +115,11 @@ class CompiledJob:
         timeout: float | None = None,
         finish: Callable[[Job], Command | None] | None = None,
         parked: str = "",
+        handed_to: str = "",
     ) -> None:
         self.finish = finish
         self.parked = parked
+        self.handed_to = handed_to
         self.definition = definition
         self.native = native
         self.call = call
@@ -141,6 +148,7 @@ class JobTable:
         iterations: Runs iterable jobs.
         foreign: The policies of features of other products that differ from the default.
         parks_unknown: True to set jobs of unknown classes aside. [X-PARK-2]
+        hand_over: Patterns of unknown classes to the queues whose workers run them. [X-CLASS-4]
     """
 
     def __init__(
@@ -152,6 +160,7 @@ class JobTable:
         foreign: Mapping[Feature, ForeignPolicy] = POLICIES,
         *,
         parks_unknown: bool = False,
+        hand_over: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self._app = app
         self._jobs = app.jobs
@@ -170,6 +179,7 @@ class JobTable:
         if self._foreign["encrypt"] != "park":
             del self._foreign["encrypt"]
         self._parks_unknown = parks_unknown
+        self._hand_over = hand_over
         self._told: set[str] = set()  # reasons that are in the log
 
     def find(self, job: Job) -> CompiledJob:
@@ -189,7 +199,10 @@ class JobTable:
             if definition is None:
                 # It is not kept, because there is no limit to the number of unknown names. It has
                 # no middleware, because middleware might skip a job that must fail. [EXEC-2]
-                return CompiledJob(None, self._refuse, parked=self._why_unknown(job))
+                to = self._other_queue(job) if self._hand_over else ""
+                return CompiledJob(
+                    *(None, self._refuse), parked=self._why_unknown(job), handed_to=to
+                )
             if definition.active_job:
                 return self._find_active_job(job, definition)
             compiled = self._known[definition.name] = self._make(definition)
@@ -232,16 +245,39 @@ class JobTable:
             self._tell("delayed", "park", "jobs of Sidekiq's delayed extensions")
             return "delayed"
         if self._parks_unknown and job.class_name:
-            self._tell(UNKNOWN, "park", "jobs of classes that are not registered here")
+            self._once(
+                UNKNOWN,
+                "jobs of classes that are not registered here are handed over to workers that have "
+                "announced them, or parked until one does: see 'jobwire inspect classes' and "
+                "'jobwire inspect parked'; deploy a worker that has them, or import their module: "
+                "App(imports=[...])",
+            )
             return UNKNOWN
+        return ""
+
+    def _other_queue(self, job: Job) -> str:
+        """Return the queue that the settings name for an unknown class; "" for none. [X-CLASS-4]"""
+        name = class_of(job.fields)
+        for pattern, queue in self._hand_over.items():
+            if fnmatchcase(name, pattern):
+                self._once(
+                    f"{pattern}={queue}",
+                    "jobs of %s are not registered here and go to queue %s, as hand_over says; let "
+                    "a worker that runs them serve it",
+                    *(pattern, queue),
+                )
+                return queue
         return ""
 
     def _tell(self, reason: str, policy: ForeignPolicy, jobs: str) -> None:
         """Log the fate of a kind of jobs once, with the fix."""
-        if reason in self._told:
-            return
-        self._told.add(reason)
-        _log.warning(_TOLD[policy], jobs, reason)
+        self._once(reason, _TOLD[policy], jobs, reason)
+
+    def _once(self, kind: str, words: str, *values: str) -> None:
+        """Log a warning for the first job of a kind."""
+        if kind not in self._told:
+            self._told.add(kind)
+            _log.warning(words, *values)
 
     def _find_active_job(self, job: Job, definition: JobType[..., Any]) -> CompiledJob:
         described = active_job.inner(job.fields)

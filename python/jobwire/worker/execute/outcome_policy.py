@@ -30,9 +30,10 @@ from jobwire.errors import (
     Snooze,
     TryAgain,
 )
+from jobwire.protocol.classes import hand_over
 from jobwire.protocol.dead_set import dead_place
 from jobwire.protocol.expiry import EXPIRES_AT, is_late, snoozed, snoozes
-from jobwire.protocol.foreign import park
+from jobwire.protocol.foreign import UNKNOWN, park
 from jobwire.protocol.iteration import Interrupted
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.metrics import ThreadMetrics
@@ -64,6 +65,7 @@ from jobwire.protocol.unique import UNIQUE, lock_of, script_lock, script_unlock
 from jobwire.protocol.wire import once
 from jobwire.worker.execute.execution import Execution
 from jobwire.worker.execute.failure import describe, user_trace
+from jobwire.worker.execute.hand_over import HandOver
 from jobwire.worker.execute.joblog import ended, event
 from jobwire.worker.outcome.ended_progress import EndedProgress
 from jobwire.worker.outcome.sink import OutcomeSink
@@ -90,6 +92,7 @@ class OutcomePolicy:
         max_retries: Number of retries of a job with `retry: true`.
         poison_limit: How often a job may be recovered from a dead process before it is killed.
         retries_unknown: True to retry a job of an unknown class without the option `retry`.
+        hand_over: Finds the queue of a job that another worker can run.
         ended_progress: Keeps what a job has reported last.
         redis: Where the locks of unique jobs are, at their starts; None: none is looked at.
     """
@@ -101,6 +104,7 @@ class OutcomePolicy:
     max_retries: int
     poison_limit: int
     retries_unknown: bool
+    hand_over: HandOver
     ended_progress: EndedProgress = field(default_factory=EndedProgress)
     redis: SyncRedis | None = None
 
@@ -229,11 +233,23 @@ class OutcomePolicy:
         self.sink.record(held, put_off(held.text, held.queue, at))
         return True
 
-    def parks(self, held: InFlightJob, job: Job, reason: str) -> None:
-        """Set a job aside, unchanged and uncounted. [X-PARK-3]"""
+    def leaves(self, held: InFlightJob, job: Job, reason: str, to: str) -> bool:
+        """Leave a job, unchanged and uncounted, to a worker that can run it. [X-CLASS] [X-PARK-3]
+
+        `reason` says why to park it, and `to` names the queue for its class; either may be empty.
+
+        Returns:
+            False if the job is to run here.
+        """
+        queue = self.hand_over.queue_for(held, job, to) if to or reason == UNKNOWN else ""
         with running(job):
-            _log.info("parked: %s", reason)
-        self.sink.record(held, park(self.keys, held.text, reason, time.time()))
+            if queue:
+                _log.info("handed over to queue %s", queue)
+                self.sink.record(held, hand_over(self.keys, held.text, queue))
+            elif reason:
+                _log.info("parked: %s", reason)
+                self.sink.record(held, park(self.keys, held.text, reason, time.time()))
+        return bool(queue or reason)
 
     def unrecorded(self, held: InFlightJob, problem: BaseException) -> None:
         """Kill a job whose outcome cannot be recorded because of `problem`."""

@@ -222,8 +222,8 @@ class Processor:
             self._outcome_policy.unreadable(held, error)
             return 0.0
         compiled = self._job_table.find(job)
-        if compiled.parked:
-            self._outcome_policy.parks(held, job, compiled.parked)
+        parked, to = compiled.parked, compiled.handed_to
+        if (parked or to) and self._outcome_policy.leaves(held, job, parked, to):
             return 0.0
         if EXPIRES_AT in job.fields and self._outcome_policy.expires(held, job, compiled.keep):
             return 0.0

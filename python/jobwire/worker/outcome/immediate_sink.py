@@ -108,6 +108,8 @@ class ImmediateSink(OutcomeSink):
         if outcome.cancelled:
             commands += cancelling.forget(self._keys, outcome.cancelled)
         if outcome.place == "queue":
+            if outcome.queue:
+                commands.append(command("SADD", self._keys.queues, outcome.queue))  # [KEY-1]
             commands.append(command("LPUSH", key, outcome.text))
         elif outcome.trims:
             commands += kill(key, outcome.text, self._dead_limits()).steps

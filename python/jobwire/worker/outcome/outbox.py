@@ -325,7 +325,7 @@ def _group(entries: Sequence[Entry]) -> list[list[Entry]]:
         outcome = entry.outcome
         kind: object = (outcome.place, outcome.counted, outcome.plain, entry.repeated)
         if outcome.place == "queue":
-            kind = (kind, entry.held.queue)
+            kind = (kind, outcome.queue or entry.held.queue)
         elif not entry.held.field:  # a result or lock alone
             kind = entry
         group = groups.get(kind)

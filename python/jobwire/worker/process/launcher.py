@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from jobwire._version import __version__
 from jobwire.application.app import App
@@ -43,11 +43,13 @@ from jobwire.worker.background.canceller import Canceller
 from jobwire.worker.background.heartbeat import HeartbeatThread, rss
 from jobwire.worker.background.periodic import PeriodicThread
 from jobwire.worker.background.poller import Poller
+from jobwire.worker.background.unparking import Unparker
 from jobwire.worker.base.outage import next_pause
 from jobwire.worker.base.ticker import Ticker
 from jobwire.worker.base.timings import DEFAULT_TIMINGS, Timings
 from jobwire.worker.execute.compiled_job import CancelledIds, JobTable
 from jobwire.worker.execute.event_loop import CLEANUP_TIMEOUT_S, AsyncLoop
+from jobwire.worker.execute.hand_over import HandOver
 from jobwire.worker.execute.iterating import Iterations
 from jobwire.worker.execute.outcome_policy import OutcomePolicy
 from jobwire.worker.outcome.ended_progress import EndedProgress
@@ -134,6 +136,7 @@ class Launcher:
         self._job_table = JobTable(
             *(app, self._loop, self._isolation, iterations, config.foreign),
             parks_unknown=config.unknown_jobs == "park",
+            hand_over=config.hand_over,
         )
         ended_progress = EndedProgress()
         outcome_policy = OutcomePolicy(
@@ -144,6 +147,7 @@ class Launcher:
             max_retries=config.max_retries,
             poison_limit=config.poison_limit,
             retries_unknown=config.unknown_jobs != "sidekiq",
+            hand_over=HandOver(self._redis, self._keys, self.identity),
             ended_progress=ended_progress,
             redis=self._redis,
         )
@@ -196,6 +200,7 @@ class Launcher:
             on_signal=on_signal or self._obey,
             on_beat=self._on_beat,
             stuck=self._progress.stuck,
+            unpark=Unparker(self._redis, self._keys, self._knows, self._served_queues).look,
             audit=self._mode.audit,
             timings=timings,
         )
@@ -540,6 +545,12 @@ class Launcher:
             entries=entries,
             timings=self._timings,
         )
+
+    def _knows(self, fields: Mapping[str, Any]) -> bool:
+        return self.app.find(fields) is not None
+
+    def _served_queues(self) -> set[str]:
+        return {name for capsule in self._capsules for name in capsule.shape.order.weights}
 
     def _taken(self) -> list[str]:
         return [field for capsule in self._capsules for field in capsule.known_fields()]
