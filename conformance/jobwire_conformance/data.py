@@ -53,6 +53,7 @@ _PROFILES = (
     *("scheduler/periodic", "inspector/periodic"),  # of annexes, as the next lines
     *("worker/results", "client/cancelling", "worker/cancelling"),
     *("client/time", "worker/time"),
+    *("client/unique", "worker/unique"),
     "worker/activejob",
     *("worker/compression", "worker/parking", "worker/classes", "worker/progress"),
 )
@@ -61,6 +62,7 @@ _ROBUST_THROUGHOUT = frozenset(
         *("worker/reliable", "scheduler/reliable"),
         *("worker/results", "client/cancelling", "worker/cancelling"),
         *("client/time", "worker/time"),
+        *("client/unique", "worker/unique"),
         "worker/activejob",
         *("worker/compression", "worker/parking", "worker/classes", "worker/progress"),
     ]

@@ -72,6 +72,8 @@ def push(client: jobwire.Client, request: dict[str, Any]) -> dict[str, Any]:
         return {"jid": client.push_in(request["in"], name, args, jid=jid, fields=job, **options)}
     if "expires_in" in request:
         options["expires_in"] = request["expires_in"]
+    if "unique" in request:
+        options["unique"] = request["unique"]
     at = {"at": request["at"]} if "at" in request else {}
     jid = client.push(name, args, jid=jid, fields=job, **options, **at)
     if jid is None:

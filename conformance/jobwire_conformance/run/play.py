@@ -201,7 +201,7 @@ class Play:
         request = {"job": step["push"]}
         if "at" in step:
             request["at"] = _moment(step["at"])
-        request |= {name: step[name] for name in ("in", "expires_in") if name in step}
+        request |= {name: step[name] for name in ("in", "expires_in", "unique") if name in step}
         self._ask("push", request, step, "jid")
 
     def _push_bulk(self, step: Mapping[str, Any]) -> None:

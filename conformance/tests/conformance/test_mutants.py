@@ -60,6 +60,7 @@ AREAS = {
         "progress",
         "result",
         "time",
+        "unique",
     ),
 }
 NAMESPACED = {
