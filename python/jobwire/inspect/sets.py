@@ -19,6 +19,7 @@ from jobwire.protocol.payload import edit
 from jobwire.protocol.promotion import promoted
 from jobwire.protocol.pushing import detect_generation
 from jobwire.protocol.times import Generation, epoch
+from jobwire.protocol.unique import held_by, removing, script_unlock
 from jobwire.protocol.wire import Arg, Batch, Op, Script, command
 
 __all__ = [
@@ -130,12 +131,11 @@ def fetch(
 
 
 def delete(keys: Keys, one: Entry) -> Op[bool]:
-    """Remove an entry; return True if it still existed. [INSP-4]"""
-    if one.place.startswith(QUEUE):
-        count = yield command("LREM", raw(keys.queue(one.queue)), 1, one.payload)
-    else:
-        count = yield command("ZREM", _own_set(keys, one), one.payload)
-    return bool(count)
+    """Remove an entry, with its lock; return True if it still existed. [INSP-4] [X-UNIQ-8]"""
+    of_list = one.place.startswith(QUEUE)
+    key = raw(keys.queue(one.queue)) if of_list else _own_set(keys, one)
+    (step,) = removing(keys, key, [one.payload], of_list=of_list)
+    return bool((yield step))
 
 
 def retried(
@@ -260,7 +260,7 @@ def page_act(
     if action == "kill":
         return _kill(keys, key, dead_limits)
     if action == "delete":
-        return _remove(key)
+        return _remove(keys, key)
     form = (yield from detect_generation(keys)) if generation == "auto" else generation
     return _enqueue(keys, key, now=dead_limits.now, generation=form, count=action == "retry")
 
@@ -272,7 +272,8 @@ def sweep_queue(
     key = raw(keys.queue(queue))
 
     def act(page: Sequence[Entry]) -> Op[tuple[int, int]]:
-        counts = yield Batch([command("LREM", key, 1, one.payload) for one in page])
+        texts = [one.payload for one in page]
+        counts = yield Batch(removing(keys, key, texts, of_list=True))
         return sum(count for count in counts if type(count) is int), 0
 
     total: int = yield command("LLEN", key)
@@ -353,9 +354,12 @@ def _enqueue(keys: Keys, key: str, *, now: float, generation: Generation, count:
     return act
 
 
-def _remove(key: str) -> PageAct:
+def _remove(keys: Keys, key: str) -> PageAct:
     def act(page: Sequence[Entry]) -> Op[tuple[int, int]]:
-        return (yield command("ZREM", key, *(one.payload for one in page))), 0
+        steps = removing(keys, key, [one.payload for one in page])
+        if len(steps) == 1:
+            return (yield steps[0]), 0
+        return sum((yield Batch(steps, atomic=True))), 0
 
     return act
 
@@ -383,6 +387,10 @@ def _kill(keys: Keys, key: str, dead_limits: DeadSetLimits) -> PageAct:
                 [dead_limits.now, dead_limits.oldest, dead_limits.limit, *payloads],
             )
             moved += len(killed)
+            # After the step that kills: until then the lock belongs to a job that may run.
+            locks = [held for text in killed if (held := held_by(text)) is not None]
+            if locks:
+                yield Batch([script_unlock(keys, *held) for held in locks])
         return moved, 0
 
     return kill_again if key == keys.dead else act

@@ -14,7 +14,7 @@ import msgspec
 from jobwire.errors import ConfigError
 from jobwire.protocol import active_job
 from jobwire.protocol.keys import Keys
-from jobwire.protocol.wire import Script
+from jobwire.protocol.wire import Command, Script, command
 
 __all__ = [
     "UNIQUE",
@@ -25,9 +25,11 @@ __all__ = [
     "Unique",
     "declared",
     "digest",
+    "held_by",
     "lock_in",
     "lock_of",
     "milliseconds",
+    "removing",
     "script_lock",
     "script_unlock",
 ]
@@ -177,6 +179,46 @@ def lock_of(value: object) -> Lock | None:
 def lock_in(text: bytes) -> Lock | None:
     """Return the lock that a payload of a client asks for."""
     return lock_of(msgspec.json.decode(text).get(UNIQUE)) if _MARK in text else None
+
+
+def held_by(text: bytes) -> tuple[str, str] | None:
+    """Return digest and job id of the lock that a waiting job has; None if it has none."""
+    if _MARK not in text:
+        return None
+    try:
+        fields = msgspec.json.decode(text, type=dict[str, Any])
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+    lock, jid = lock_of(fields.get(UNIQUE)), fields.get("jid")
+    if lock is None or not isinstance(jid, str) or lock.scope not in ("until_done", "until_start"):
+        return None
+    return lock.digest, jid
+
+
+def removing(
+    keys: Keys, key: str | bytes, texts: Sequence[bytes], *, of_list: bool = False
+) -> list[Command | Script]:
+    """Return the steps that remove waiting jobs, each with its lock. [X-UNIQ-8]
+
+    The replies are numbers of jobs, whose sum is the number of jobs that were there.
+
+    Args:
+        keys: Key names.
+        key: Key of a sorted set, or of a list.
+        texts: Payloads, not empty.
+        of_list: True for a list. Then each job has a step of its own, in this order.
+    """
+    steps: list[Command | Script] = []
+    plain: list[bytes] = []
+    for text in texts:
+        if (held := held_by(text)) is not None:
+            place = key if isinstance(key, str) else key.decode("utf-8", "replace")
+            steps.append(script_unlock(keys, *held, place=place, text=text))
+        elif of_list:
+            steps.append(command("LREM", key, 1, text))
+        else:
+            plain.append(text)
+    return [command("ZREM", key, *plain), *steps] if plain else steps
 
 
 def script_lock(keys: Keys, lock: Lock, jid: str) -> Script:

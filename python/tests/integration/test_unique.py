@@ -16,12 +16,27 @@ from typing import Any
 import pytest
 
 from harness.servers import Reaper, Server, wait_until
-from jobwire import App, Cancelled, DuplicateJob, InvalidJob, PushBuffer, Unique, testing
+from jobwire import (
+    App,
+    Cancelled,
+    DuplicateJob,
+    Filter,
+    Inspector,
+    InvalidJob,
+    PushBuffer,
+    Unique,
+    testing,
+)
 from jobwire.application.config import FetchMode
-from jobwire.errors import ConfigError, RedisRefused
+from jobwire.connection.sync import SyncRedis
+from jobwire.errors import ConfigError, MaybeWritten, NoReply, RedisRefused
+from jobwire.inspect.sets import sweep_queue
+from jobwire.ops import Operations
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.normalize import ReadyPayload
-from jobwire.protocol.unique import Scope, digest, lock_in
+from jobwire.protocol.pushing import push, replace
+from jobwire.protocol.unique import Lock, Scope, digest, lock_in, removing
+from jobwire.protocol.wire import Batch, Confirm, Op, Script, command
 from tests.integration.payloads import push_job
 from tests.workers import Workers, running
 
@@ -584,3 +599,105 @@ def test_wishes_without_sense() -> None:
     app = App()
     with pytest.raises(ConfigError, match="unique: 0 is not between"):
         app.job(name="Work", unique=0)(lambda: None)
+
+
+@pytest.mark.parametrize("place", ["queue:default", "schedule", "retry"])
+@pytest.mark.parametrize("how", ["inspector", "sweep", "ops", "kill"])
+def test_a_job_that_people_delete_releases_the_lock(server: Server, place: str, how: str) -> None:
+    """X-UNIQ-8: alone, among others, by the page, and by its death; locks of others stay."""
+    app, job = app_with(server)
+    plain = app.job(name="Plain")(lambda: None)
+    client: Any = server.client()
+    if place == "queue:default":
+        job.enqueue(1)
+        plain.enqueue()
+    else:
+        job.enqueue_in(3600, 1)
+        plain.enqueue_in(3600)
+        if place == "retry":
+            client.rename("schedule", "retry")
+    with Inspector(server.url) as inspector, Operations(server.url, role="operator") as operations:
+        name: Any = place
+        queued = place == "queue:default"
+        entries = list(inspector.jobs("default") if queued else inspector.entries(name))
+        (one,) = [each for each in entries if each.display_class == "Work"]
+        if how == "inspector":
+            assert inspector.delete(one)
+        elif how == "ops":
+            assert operations.delete(one).count == 1
+        elif how == "kill" and not queued:
+            assert inspector.kill(one)
+        elif queued:
+            steps = sweep_queue(Keys(), "default", now=0, only=Filter())
+            assert inspector.redis.run(steps).done == 2
+        else:
+            assert inspector.sweep(name, "delete", only=Filter()).done == 2
+        assert not locks(server)
+        assert job.enqueue(1)
+        assert not inspector.delete(one) or how == "kill"
+        assert len(locks(server)) == 1
+    app.close()
+
+
+def test_texts_without_a_lock() -> None:
+    """X-UNIQ-8: removed as any other payload."""
+    texts = [b'{"jw_unique":1', b'{"jw_unique":1}', b'["jw_unique"]', b"\xff"]
+    keys = Keys()
+    assert removing(keys, "retry", texts) == [command("ZREM", "retry", *texts)]
+    assert len(removing(keys, b"queue:a", texts, of_list=True)) == 4
+
+
+def unique_job(jid: str, *, replaces: bool = False) -> ReadyPayload:
+    """Return a job with the key `a...a`."""
+    wish = {"digest": "a" * 64, "scope": "until_done", "seconds": 60}
+    fields = {"class": "Work", "args": [], "jid": jid, "queue": "q", "jw_unique": wish}
+    lock = Lock("a" * 64, "until_done", 60, replaces=replaces)
+    return ReadyPayload(jid, "q", None, json.dumps(fields).encode(), lock)
+
+
+def test_a_push_without_a_reply_is_unsure() -> None:
+    """X-UNIQ-5: alone, and in place of another job; replicas may have to confirm both."""
+    steps = push(Keys(), [unique_job("1")])
+    next(steps)
+    with pytest.raises(MaybeWritten) as caught:
+        steps.throw(NoReply("gone"))
+    assert caught.value.unsure == ("1",)
+    steps = push(Keys(), [unique_job("1")], Confirm(1, 2.0))
+    sent = next(steps)
+    assert isinstance(sent, Batch)
+    assert sent.confirm == Confirm(1, 2.0)
+    with pytest.raises(StopIteration) as done:
+        steps.send([[b"another"]])
+    assert done.value.value == {"1": "another"}
+    replacing = replace(Keys(), unique_job("1"), "another", now=5)
+    next(replacing)
+    with pytest.raises(MaybeWritten):
+        replacing.throw(NoReply("gone"))
+
+
+def test_a_lock_that_changes_hands_is_followed(server: Server) -> None:
+    """X-UNIQ-10: the job that has it now is replaced; at last the caller learns its id."""
+    redis = SyncRedis(server.url)
+    keys = Keys()
+    redis.run(push(keys, [unique_job("2")]))
+    assert redis.run(replace(keys, unique_job("3"), "1", now=5)) == ""
+    assert locks(server) == {"a" * 64: "3"}
+    client: Any = server.client()
+    assert client.lrange("queue:q", 0, -1) == [unique_job("3").text]
+    redis.close()
+    steps = replace(keys, unique_job("9"), "0", now=5)
+    assert followed(steps) == ("10", 10)
+
+
+def followed(steps: Op[str]) -> tuple[str, int]:
+    """Answer an operation as if the lock always had another holder; return the last one."""
+    step, holders = next(steps), 0
+    try:
+        while True:
+            reply: Any = [[b"0", []]] if isinstance(step, Batch) else []
+            if isinstance(step, Script):
+                holders += 1
+                reply = [b"%d" % holders]
+            step = steps.send(reply)
+    except StopIteration as done:
+        return done.value, holders

@@ -22,6 +22,7 @@ from jobwire.inspect.entry import QUEUE, Entry, SetName
 from jobwire.inspect.reading import ask, items, name, number, raw, text, whole
 from jobwire.inspect.sets import set_key
 from jobwire.protocol.keys import Keys
+from jobwire.protocol.unique import removing
 from jobwire.protocol.wire import Arg, Batch, Command, Op, command
 
 __all__ = [
@@ -151,19 +152,20 @@ def remove_from_set(
     picked = keys.undo_part(record_id, -1)
     stored = keys.undo_part(record_id, part)
     pairs: list[Arg] = [word for member in members for word in (0, member)]
+    removals = removing(keys, key, members)
     replies = yield Batch(
         [
             command("ZADD", picked, *pairs),
             # The scores of the set, because those of `picked` are all 0.
             command("ZINTERSTORE", stored, 2, picked, key, "WEIGHTS", 0, 1),
-            command("ZREM", key, *members),
+            *removals,
             command("UNLINK", picked),
             command("EXPIRE", stored, KEPT_S),
             *_kept(keys, record_id, "set", place, part, person=person, now=now),
         ],
         atomic=True,
     )
-    return whole(replies[2])
+    return sum(map(whole, replies[2 : 2 + len(removals)]))
 
 
 def remove_from_queue(
@@ -203,7 +205,7 @@ def remove_from_queue(
             command("HSET", stored, *fields),
             command("EXPIRE", stored, KEPT_S),
             *_kept(keys, record_id, "jobs", QUEUE + queue, part, person=person, now=now),
-            *(command("LREM", key, 1, job.payload) for job in jobs),
+            *removing(keys, key, [job.payload for job in jobs], of_list=True),
         ],
         atomic=True,
     )
