@@ -24,9 +24,11 @@ class Fleet:
         failed: Executions that failed.
         recovered: Jobs that went back to their queues because their process had died. [REL-12]
         late: Outcomes that came too late, because the job had been recovered. [REL-23]
+        handed_over: Times that a worker left a job to the workers of its class. [X-CLASS-7]
         sets: `scheduled`, `retry`, `dead`, `unreadable` and `parked` to the number of members.
         overdue: `scheduled` and `retry` to the seconds for which the job that is due first has
             been due; 0 if no job is due.
+        parked_for: Seconds for which the first parked job has been parked; 0 for none.
         queues: All registered queues by name.
         processes: All processes with a living heartbeat, by identity.
         problems: Errors of keys, such as a key of another type.
@@ -36,8 +38,10 @@ class Fleet:
     failed: int
     recovered: int
     late: int
+    handed_over: int
     sets: Mapping[str, int]
     overdue: Mapping[str, float]
+    parked_for: float
     queues: Sequence[QueueSummary]
     processes: Sequence[ProcessInfo]
     problems: Sequence[str] = ()
@@ -55,17 +59,21 @@ def fleet(keys: Keys, *, now: float) -> Op[Fleet]:
     """
     commands = [
         *(command("GET", keys.stat(kind)) for kind in ("processed", "failed")),
-        *(command("GET", key) for key in (keys.recovered, keys.lost)),
+        *(command("GET", key) for key in (keys.recovered, keys.lost, keys.handed_over)),
         *(command("ZCARD", key) for key in (keys.schedule, keys.retry, keys.dead)),
         *(command("ZCARD", key) for key in (keys.unreadable, keys.parked)),
-        *(command("ZRANGE", key, 0, 0, "WITHSCORES") for key in (keys.schedule, keys.retry)),
+        *(
+            command("ZRANGE", key, 0, 0, "WITHSCORES")
+            for key in (keys.schedule, keys.retry, keys.parked)
+        ),
         *(command("SMEMBERS", key) for key in (keys.queues, keys.paused, keys.processes)),
     ]
     replies = yield from ask(commands)
-    counters = [whole(reply) for reply in replies[:4]]
-    sizes = [whole(reply) for reply in replies[4:9]]
-    first_due = [_score(reply) for reply in replies[9:11]]
-    names, held_back, identities = ([name(each) for each in items(reply)] for reply in replies[11:])
+    counters = [whole(reply) for reply in replies[:5]]
+    sizes = [whole(reply) for reply in replies[5:10]]
+    first = [_score(reply) for reply in replies[10:13]]
+    waited = [0.0 if at is None else max(now - at, 0.0) for at in first]
+    names, held_back, identities = ([name(each) for each in items(reply)] for reply in replies[13:])
     paused = set(held_back)
     names.sort()
     identities.sort()
@@ -86,11 +94,10 @@ def fleet(keys: Keys, *, now: float) -> Op[Fleet]:
         failed=counters[1],
         recovered=counters[2],
         late=counters[3],
+        handed_over=counters[4],
         sets=dict(zip(("scheduled", "retry", "dead", "unreadable", "parked"), sizes, strict=True)),
-        overdue={
-            of: 0.0 if due is None else max(now - due, 0.0)
-            for of, due in zip(("scheduled", "retry"), first_due, strict=True)
-        },
+        overdue=dict(zip(("scheduled", "retry"), waited, strict=False)),
+        parked_for=waited[2],
         queues=[
             QueueSummary(
                 queue,

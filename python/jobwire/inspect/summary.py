@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 
 from jobwire.errors import ConfigError
 from jobwire.inspect.entry import QUEUE, entry
-from jobwire.inspect.reading import ask, decode_json, items, name, problems, raw, whole
+from jobwire.inspect.reading import ask, decode_json, items, name, number, problems, raw, whole
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.times import utc_day
 from jobwire.protocol.wire import Op, command
@@ -68,6 +68,8 @@ class Stats:
         dead: Jobs in the dead set.
         unreadable: Members of `jobwire:unreadable`. [EXEC-4]
         parked: Members of `jobwire:parked`. [X-PARK-3]
+        parked_for: Seconds for which the first of these has been parked; 0 for none.
+        handed_over: Times that a worker left a job to the workers of its class. [X-CLASS-7]
         processes: Registered processes; some of them may have just died.
         busy: Jobs in execution, as of the last heartbeats.
         default_latency: Seconds that the next job of queue `default` has waited. [INSP-2]
@@ -83,6 +85,8 @@ class Stats:
     dead: int
     unreadable: int
     parked: int
+    parked_for: float
+    handed_over: int
     processes: int
     busy: int
     default_latency: float
@@ -108,14 +112,18 @@ def stats(keys: Keys, *, now: float) -> Op[Stats]:
         command("GET", keys.stat("failed")),
         *(command("ZCARD", key) for key in (keys.schedule, keys.retry, keys.dead)),
         *(command("ZCARD", key) for key in (keys.unreadable, keys.parked)),
+        command("ZRANGE", keys.parked, 0, 0, "WITHSCORES"),
+        command("GET", keys.handed_over),
         command("LINDEX", keys.queue("default"), -1),
         *(command("LLEN", raw(keys.queue(queue))) for queue in queues),
         *(command("HGET", raw(keys.process(identity)), "busy") for identity in processes),
     ]
     replies = yield from ask(commands)
     processed, failed, scheduled, retries, dead, unreadable, parked = map(whole, replies[:7])
-    busy = replies[8 + len(queues) :]
-    sizes = [whole(reply) for reply in replies[8 : 8 + len(queues)]]
+    oldest, handed_over, next_job = replies[7:10]
+    parked_at = number(oldest[1]) if len(items(oldest)) == 2 else None
+    busy = replies[10 + len(queues) :]
+    sizes = [whole(reply) for reply in replies[10 : 10 + len(queues)]]
     longest = sorted(zip(queues, sizes, strict=True), key=lambda pair: (-pair[1], pair[0]))
     return Stats(
         processed=processed,
@@ -126,9 +134,11 @@ def stats(keys: Keys, *, now: float) -> Op[Stats]:
         dead=dead,
         unreadable=unreadable,
         parked=parked,
+        parked_for=0.0 if parked_at is None else max(now - parked_at, 0.0),
+        handed_over=whole(handed_over),
         processes=len(processes),
         busy=sum(whole(reply) for reply in busy),
-        default_latency=latency(replies[7], now),
+        default_latency=latency(next_job, now),
         queues=dict(longest),
         problems=(*queue_problems, *process_problems, *problems(commands, replies)),
     )

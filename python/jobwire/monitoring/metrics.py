@@ -67,6 +67,12 @@ FLEET = (
         (),
         "Outcomes that came after the job had been recovered, so that it ran twice.",
     ),
+    Metric(
+        "jobwire_jobs_handed_over_total",
+        "counter",
+        (),
+        "Times that a worker left a job to the workers of its class.",
+    ),
     Metric("jobwire_queues", "gauge", (), "Registered queues."),
     Metric("jobwire_queues_paused", "gauge", (), "Registered queues that are paused."),
     Metric("jobwire_jobs_enqueued", "gauge", (), "Jobs in all queues."),
@@ -95,6 +101,12 @@ FLEET = (
         "gauge",
         ("set",),
         "Time for which the first job of the set (scheduled, retry) has been due; 0 if none is.",
+    ),
+    Metric(
+        "jobwire_parked_seconds",
+        "gauge",
+        (),
+        "Time for which the first parked job has been parked; 0 if there is none.",
     ),
     Metric(
         "jobwire_processes",
@@ -179,6 +191,7 @@ def fleet_samples(
     yield "jobwire_jobs_failed_total", (), fleet.failed
     yield "jobwire_jobs_recovered_total", (), fleet.recovered
     yield "jobwire_outcomes_late_total", (), fleet.late
+    yield "jobwire_jobs_handed_over_total", (), fleet.handed_over
     yield "jobwire_queues", (), len(fleet.queues)
     yield "jobwire_queues_paused", (), sum(queue.paused for queue in fleet.queues)
     yield "jobwire_jobs_enqueued", (), fleet.enqueued
@@ -187,6 +200,7 @@ def fleet_samples(
         yield "jobwire_set_jobs", (name,), size
     for name, overdue in fleet.overdue.items():
         yield "jobwire_set_overdue_seconds", (name,), overdue
+    yield "jobwire_parked_seconds", (), fleet.parked_for
     quiet = sum(process.quiet for process in fleet.processes)
     yield "jobwire_processes", ("fetching",), len(fleet.processes) - quiet
     yield "jobwire_processes", ("quiet",), quiet

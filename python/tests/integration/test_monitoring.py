@@ -67,6 +67,7 @@ def fill(server: Server, client: Client) -> None:
     redis.zadd("dead", {f'{{"jid":"{n}"}}': n for n in range(5)})
     redis.zadd("jobwire:unreadable", {"[1]": 1})
     redis.zadd("jobwire:parked", {'{"jid":"p"}': 1})
+    redis.set("jobwire:stat:handed_over", 7)
     redis.sadd("jobwire:paused", "mail")
 
 
@@ -95,6 +96,7 @@ def test_the_numbers_are_those_of_redis(
         "jobwire_jobs_failed_total": 4,
         "jobwire_jobs_recovered_total": 2,
         "jobwire_outcomes_late_total": 1,
+        "jobwire_jobs_handed_over_total": 7,
         "jobwire_queues": 2,
         "jobwire_queues_paused": 1,
         "jobwire_jobs_enqueued": 4,
@@ -116,6 +118,7 @@ def test_the_numbers_are_those_of_redis(
         assert value(text, "jobwire_set_jobs", set=name) == size
     assert value(text, "jobwire_set_overdue_seconds", set="scheduled") == 0
     assert 120 <= value(text, "jobwire_set_overdue_seconds", set="retry") < 180
+    assert value(text, "jobwire_parked_seconds") > 1e9
 
 
 def test_the_numbers_are_those_of_other_views(
@@ -126,6 +129,8 @@ def test_the_numbers_are_those_of_other_views(
     numbers, stats = inspector.fleet(), inspector.stats()
     assert numbers.processed == stats.processed
     assert numbers.failed == stats.failed
+    assert numbers.handed_over == stats.handed_over == 7
+    assert numbers.parked_for == pytest.approx(stats.parked_for, abs=5)
     assert numbers.enqueued == stats.enqueued
     assert [*numbers.sets.values()] == [
         *(stats.scheduled, stats.retries, stats.dead, stats.unreadable),

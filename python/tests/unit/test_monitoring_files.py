@@ -28,9 +28,10 @@ PROCESS = ProcessInfo(
     *("h:1:a", "h", 1, None, None, "", (), "8.1.7", ("q",), {}, 5, 1, False, False, 1, 1, {}),
 )
 NUMBERS = Fleet(
-    *(1, 1, 1, 1),
+    *(1, 1, 1, 1, 1),
     dict.fromkeys(("scheduled", "retry", "dead", "unreadable"), 1),
     dict.fromkeys(("scheduled", "retry"), 1.0),
+    1.0,
     [QueueSummary("q", 1, 1.0, paused=False)],
     [PROCESS],
 )

@@ -68,6 +68,8 @@ def stats(inspector: Inspector) -> Table:
         ("dead", f"{totals.dead:,}", "red" if totals.dead else ""),
         ("unreadable", f"{totals.unreadable:,}", "red" if totals.unreadable else ""),
         ("parked", f"{totals.parked:,}", "yellow" if totals.parked else ""),
+        ("parked for", duration(totals.parked_for), ""),
+        ("handed over", f"{totals.handed_over:,}", ""),
         ("latency of default", duration(totals.default_latency), ""),
     ]
     return Table(

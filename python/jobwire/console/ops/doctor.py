@@ -450,8 +450,9 @@ def _sets(facts: DoctorFacts, limits: Limits) -> Iterator[Finding]:
             "warning",
             f"{counted(parked, 'job')} {'is' if parked == 1 else 'are'} parked, because a worker "
             "fetched a job that it may not run.",
-            "see 'jobwire inspect parked'; once a worker that can run them serves their queue, "
-            "'jobwire inspect unpark'",
+            "see 'jobwire inspect parked'; a job with the reason unknown waits for a worker of its "
+            "queue that announces its class ('jobwire inspect classes'); for the others, once a "
+            "worker that can run them serves their queue, 'jobwire inspect unpark'",
             {"parked": parked},
         )
 
