@@ -257,8 +257,7 @@ class Producer:
         ):
             refused = yield from self._written([ready])
             if refused:
-                _check_duplicate(class_name, options, refused[ready.jid])
-                return None
+                return _dropped(class_name, options, refused[ready.jid])
         return ready.jid
 
     def _ready(
@@ -574,11 +573,12 @@ def _with_wish(ready: ReadyPayload, options: Mapping[str, Any]) -> ReadyPayload:
     return msgspec.structs.replace(ready, lock=lock)
 
 
-def _check_duplicate(class_name: str, options: Mapping[str, Any], holder: str) -> None:
-    """Raise for a job whose key another has, unless it is dropped silently. [X-UNIQ-4]"""
+def _dropped(class_name: str, options: Mapping[str, Any], holder: str) -> str | None:
+    """Return None for a job that is dropped because another has its key, or raise. [X-UNIQ-4]"""
     wish = options.get("unique")
     if not isinstance(wish, Unique) or wish.duplicate != "drop":
         raise DuplicateJob(holder, class_name)
+    return None
 
 
 def _with_class(class_name: str, error: InvalidJob) -> InvalidJob:
