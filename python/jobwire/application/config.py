@@ -122,6 +122,8 @@ class WorkerConfig:
     foreign: Mapping[Feature, ForeignPolicy] = field(default_factory=lambda: dict(POLICIES))
     """Feature of another product to the fate of its jobs: `park`, `run` or `fail`. Features that
     are left out keep their default. [X-PARK-1]"""
+    honour_paused: Literal["pro"] | None = None
+    """`pro`: also fetch no jobs from the queues in the set `paused` of Sidekiq Pro. [KEY-6]"""
     precise: bool = True
     """Run due jobs at their time, not at the next poll. It needs a server that tracks keys, and one
     connection more."""
@@ -298,6 +300,7 @@ _RULES: Mapping[str, Rule] = {
     "unknown_jobs": _one_of("retry", "sidekiq", "park"),
     "foreign": _foreign,
     "hand_over": _hand_over,
+    "honour_paused": _or_none(_one_of("pro")),
     "precise": _boolean,
     "schedule": _entries,
     "periodic": _boolean,

@@ -1,4 +1,4 @@
-"""Every key name of the protocol. No other module builds a key, so no reserved name is ever used.
+"""Every key name of the protocol. No other module builds a key, so no reserved one is ever written.
 
 The keys of periodic entries belong to cron add-ons, and follow their form.
 [KEY-0] [KEY-4] [KEY-5] [KEY-6] [KEY-9] [X-CRON-1]
@@ -37,6 +37,7 @@ class Keys:
     returned: str = field(init=False)  # HASH payload digest -> times put back [REL-7]
     returned_at: str = field(init=False)  # ZSET payload digest -> time of last return [REL-7]
     paused: str = field(init=False)  # SET of bare queue names not to fetch from [REL-9]
+    pro_paused: str = field(init=False)  # SET of the same of Sidekiq Pro; only read [KEY-6]
     recovery: str = field(init=False)  # STRING held by the process that recovers for all [REL-17]
     recovered: str = field(init=False)  # STRING counter of recovered jobs [REL-12]
     expired: str = field(init=False)  # STRING counter of jobs that came too late [X-TIME-3]
@@ -64,6 +65,7 @@ class Keys:
             ("returned", "jobwire:returned"),
             ("returned_at", "jobwire:returned_at"),
             ("paused", "jobwire:paused"),
+            ("pro_paused", "paused"),
             ("recovery", "jobwire:recovery"),
             ("recovered", "jobwire:stat:recovered"),
             ("expired", "jobwire:stat:expired"),

@@ -174,6 +174,14 @@ SETTINGS: dict[str, Setting] = {
             "none",
         ),
         _worker(
+            "honour_paused",
+            types.TEXT_OR_NONE,
+            "--honour-paused",
+            "pro: also leave out the queues that Sidekiq Pro has paused.",
+            "none",
+            "pro",
+        ),
+        _worker(
             "max_iteration_runtime",
             types.SECONDS_OR_NONE,
             "--max-iteration-runtime",

@@ -252,6 +252,7 @@ SECONDS = Kind("SECONDS", _number)
 SECONDS_OR_NONE = Kind("SECONDS", _or_none(_number), _or_none(_same))
 BOOLEAN = Kind("true|false", _boolean)
 TEXT = Kind("TEXT", str)
+TEXT_OR_NONE = Kind("TEXT", _or_none(str), _or_none(_same))
 LABELS = Kind("LABEL", list, _labels, str.split, "separated by spaces")
 QUEUES = Kind(
     "NAME[,WEIGHT]", lambda texts: parse_queues([*texts]), _queues, str.split, "separated by spaces"

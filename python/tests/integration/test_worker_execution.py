@@ -701,3 +701,48 @@ def test_unknown_classes_go_to_the_queue_that_the_settings_name(
     assert b"ruby" in client.smembers("queues")
     assert len([r for r in caplog.records if "as hand_over says" in r.msg]) == 1
     assert (stat(server, "processed"), stat(server, "failed")) == (1, 1)
+
+
+@FETCH
+def test_pauses_of_sidekiq_pro_are_honoured_if_the_settings_say_so(
+    server: Server, fetch: FetchMode
+) -> None:
+    """KEY-6: the set is only read. REL-9 has the pauses of jobwire."""
+    ran: list[Any] = []
+    app = App()
+    app.job(name="Note")(ran.append)
+    client: Any = server.client()
+    client.sadd("paused", "default")
+
+    def note(number: int, queue: str) -> None:
+        push(server, json.dumps({"class": "Note", "args": [number]}), queue=queue)
+
+    note(1, "default")
+    queues = {"default": 0, "other": 0}
+    with running(app, server, fetch=fetch, queues=queues, honour_paused="pro"):
+        note(2, "other")
+        wait_until(lambda: ran == [2])
+        client.srem("paused", "default")
+        wait_until(lambda: ran == [2, 1])
+
+        def waits() -> bool:
+            note(6, "other")
+            time.sleep(0.5)
+            return bool(client.exists("queue:other"))
+
+        client.sadd("paused", "other")  # while the worker waits for jobs
+        wait_until(waits)
+        client.delete("paused")
+        wait_until(lambda: not client.exists("queue:other"))
+    ran[:] = [1, 2]
+    client.sadd("paused", "default", "other")
+    note(3, "default")
+    note(4, "other")
+    with running(app, server, fetch=fetch, queues=queues, honour_paused="pro"):
+        client.delete("paused")
+        wait_until(lambda: sorted(ran) == [1, 2, 3, 4])
+    client.sadd("paused", "default")
+    note(5, "default")
+    with running(app, server, fetch=fetch):
+        wait_until(lambda: 5 in ran)
+    assert client.smembers("paused") == {b"default"}

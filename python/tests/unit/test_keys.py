@@ -59,6 +59,7 @@ PLAIN = {
     "returned": "jobwire:returned",
     "returned_at": "jobwire:returned_at",
     "recovery": "jobwire:recovery",
+    "pro_paused": "paused",
     "paused": "jobwire:paused",
     "recovered": "jobwire:stat:recovered",
     "lost": "jobwire:stat:lost",
@@ -124,7 +125,7 @@ def test_a_queue_name_is_copied_as_it_is(name: str, key: str) -> None:
 def test_our_own_keys_carry_our_name() -> None:
     """KEY-5: keys that Sidekiq does not have begin with jobwire:."""
     sidekiq: tuple[str, ...] = ("queue", "schedule", "retry", "dead", "process", "stat:", IDENTITY)
-    sidekiq += ("it-", "j|", "h|", "HardJob-", "20250214-", "deploylock-")
+    sidekiq += ("it-", "j|", "h|", "HardJob-", "20250214-", "deploylock-", "paused")
     own = {key for key in every_key(Keys()).values() if not key.startswith(sidekiq)}
     assert own
     assert all(key.startswith("jobwire:") for key in own)

@@ -87,7 +87,7 @@ def test_every_setting_has_a_flag() -> None:
     """Each flag reaches the worker."""
     long = {"queues": ("queue", "a,2"), "capsules": ("capsule", "x=1 y"), "labels": ("label", "l")}
     long |= {"foreign": ("foreign", "bid=run"), "hand_over": ("hand-over", "A=b")}
-    words = {"app": "a:b", "fetch": "basic", "unknown_jobs": "sidekiq"}
+    words = {"app": "a:b", "fetch": "basic", "unknown_jobs": "sidekiq", "honour_paused": "pro"}
     words |= {"log_format": "json", "log_level": "error", "schedule": "x.toml"}
     Path("x.toml").write_text('[nightly]\ncron = "@daily"\nclass = "Nightly"\n')
     for name, setting in SETTINGS.items():

@@ -119,6 +119,7 @@ VARIABLES: dict[str, tuple[str, Any]] = {
         {"encrypt": "park", "bid": "run", "expires_in": "park", "delayed": "park"},
     ),
     "JOBWIRE_HAND_OVER": ("Reports::*=ruby A=b", {"Reports::*": "ruby", "A": "b"}),
+    "JOBWIRE_HONOUR_PAUSED": ("pro", "pro"),
     "JOBWIRE_MAX_ITERATION_RUNTIME": ("300", 300),
     "JOBWIRE_MEMORY_LIMIT": ("512", 512),
     "JOBWIRE_DEAD_LIMIT": ("100", 100),

@@ -19,6 +19,7 @@ from jobwire.protocol.reliable import InFlightJob
 from jobwire.protocol.wire import Batch, command, once
 from jobwire.worker.base.outage import Outage
 from jobwire.worker.base.timings import DEFAULT_TIMINGS, Timings
+from jobwire.worker.fetch.other_pauses import OtherPauses
 from jobwire.worker.outcome.immediate_sink import send_until_stored
 
 __all__ = ["BasicFetcher"]
@@ -46,6 +47,7 @@ class BasicFetcher:
         order: QueueOrder,
         *,
         slots: int,
+        other_pauses: OtherPauses | None = None,
         timings: Timings = DEFAULT_TIMINGS,
     ) -> None:
         self.max_threads = slots
@@ -63,6 +65,7 @@ class BasicFetcher:
         self._asking = threading.Lock()  # Guards `_asked_at`; held by the thread that asks for all.
         self._paused: frozenset[str] = frozenset()  # rebound under `_asking`
         self._asked_at = -math.inf  # monotonic; guarded by `_asking`
+        self._other_pauses = other_pauses
         self._counting = threading.Lock()  # Guards writes of `fetches`.
         self.fetches = 0
 
@@ -126,6 +129,8 @@ class BasicFetcher:
             with contextlib.suppress(RedisRefused):  # a key of another type stops no work
                 names = self._redis.run(once(command("SMEMBERS", self._keys.paused)))
                 self._paused = frozenset(name.decode("utf-8", "replace") for name in names)
+            if self._other_pauses is not None:
+                self._paused |= frozenset(self._other_pauses.names(anew=True))
             self._asked_at = time.monotonic()
 
     def _find_broken(self) -> None:

@@ -45,6 +45,7 @@ from jobwire.worker.fetch.buffer import Buffer, Slots
 from jobwire.worker.fetch.inflight import FetchesInFlight, PendingFetch, SequenceNumbers
 from jobwire.worker.fetch.job_source import SharedLead
 from jobwire.worker.fetch.leader import Event, Leader, State
+from jobwire.worker.fetch.other_pauses import OtherPauses
 from jobwire.worker.fetch.prefetch import Prefetch
 from jobwire.worker.fetch.wakeup import Wakeup
 from jobwire.worker.outcome.outbox import Outbox
@@ -70,6 +71,7 @@ class ReliableFetcher:
         outbox: Shared by all capsules of the process.
         ticker: Shared by all capsules of the process.
         renew_lease: Called when the process is found to have lost its lease. [REL-3]
+        other_pauses: Pauses of another product to honour; None for none. [KEY-6]
         timings: The lengths of the waits.
     """
 
@@ -85,6 +87,7 @@ class ReliableFetcher:
         outbox: Outbox,
         ticker: PeriodicChecks,
         renew_lease: Callable[[], None],
+        other_pauses: OtherPauses | None = None,
         timings: Timings = DEFAULT_TIMINGS,
     ) -> None:
         # A capsule for one job at a time gets one thread, and its jobs may rely on that.
@@ -97,6 +100,7 @@ class ReliableFetcher:
         self._outbox = outbox
         self._ticker = ticker
         self._renew_lease = renew_lease
+        self._other_pauses = other_pauses
         self._timings = timings
         self._stopping = threading.Event()  # for waits outside of the lock
         self._outage = Outage("fetching", self._stopping, pause=timings.longest_outage_pause)
@@ -361,7 +365,7 @@ class ReliableFetcher:
             patience = timings.reclaim_interval
         if broken:  # nothing tells when such a key is a list again [FETCH-11]
             patience = timings.unusable_queues_pause
-        numbers, order, script = self._next_fetch(wanted)
+        numbers, order, script = self._next_fetch(wanted, anew=True)
         send = self._redis.prepare(once(script))
 
         def noticed() -> None:
@@ -370,7 +374,9 @@ class ReliableFetcher:
             self._in_flight.begin(numbers)
             self._in_flight.add(PendingFetch(order, numbers, _now(_CLOCK), False, send()))
 
-        changes = [self._keys.paused] if paused else ()
+        changes = [self._keys.paused] if paused else []
+        if self._other_pauses is not None:
+            changes.append(self._other_pauses.key)  # so that the fetch that is prepared is right
         with self._lock:
             if self._leader.state is State.CLOSED:
                 return
@@ -393,10 +399,13 @@ class ReliableFetcher:
             raise
         return PendingFetch(queues, numbers, sent_at, ahead, reply)
 
-    def _next_fetch(self, count: int) -> tuple[range, Sequence[str], Script]:
+    def _next_fetch(self, count: int, *, anew: bool = False) -> tuple[range, Sequence[str], Script]:
         """Return the numbers that its jobs will have, the queues it looks at, and the call."""
         numbers = self._numbers.reserve(count)
         queues = self._order.pick(random.shuffle)
+        if self._other_pauses is not None:
+            paused = self._other_pauses.names(anew=anew)
+            queues = [name for name in queues if name not in paused]
         script = script_fetch(
             self._keys, self._identity, queues, count=count, sequence=numbers.start
         )

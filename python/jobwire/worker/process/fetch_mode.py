@@ -17,6 +17,7 @@ from jobwire.worker.execute import joblog
 from jobwire.worker.fetch.basic import BasicFetcher
 from jobwire.worker.fetch.inflight import SequenceNumbers
 from jobwire.worker.fetch.job_source import JobSource
+from jobwire.worker.fetch.other_pauses import OtherPauses
 from jobwire.worker.fetch.reliable import ReliableFetcher
 from jobwire.worker.outcome.immediate_sink import ExecutionCounts, ImmediateSink
 from jobwire.worker.outcome.outbox import Outbox
@@ -67,17 +68,24 @@ class BasicMode(FetchMode):
         timings: Timings,
         dead_limits: Callable[[], DeadSetLimits],
         counts: ExecutionCounts,
+        other_pauses: OtherPauses | None,
     ) -> None:
         self._redis = redis
         self._keys = keys
         self._timings = timings
+        self._other_pauses = other_pauses
         self._sink = self.sink = ImmediateSink(
             redis, keys, counts=counts, dead_limits=dead_limits, flush_log=joblog.flush
         )
 
     def make_source(self, order: QueueOrder, slots: int) -> JobSource:
         """Return a source whose threads block on connections of their own."""
-        return BasicFetcher(self._redis, self._keys, order, slots=slots, timings=self._timings)
+        return BasicFetcher(
+            *(self._redis, self._keys, order),
+            slots=slots,
+            other_pauses=self._other_pauses,
+            timings=self._timings,
+        )
 
     def give_up(self) -> None:
         """End the attempts to store outcomes, which have no time limit."""
@@ -94,6 +102,7 @@ class ReliableMode(FetchMode):
         timings: Timings,
         dead_limits: Callable[[], DeadSetLimits],
         counts: ExecutionCounts,
+        other_pauses: OtherPauses | None,
         *,
         identity: str,
         ticker: Ticker,
@@ -103,6 +112,7 @@ class ReliableMode(FetchMode):
         self._redis = redis
         self._keys = keys
         self._timings = timings
+        self._other_pauses = other_pauses
         self._identity = identity
         self._ticker = ticker
         self._renew_lease = renew_lease
@@ -135,6 +145,7 @@ class ReliableMode(FetchMode):
             outbox=self._outbox,
             ticker=self._ticker,
             renew_lease=self._renew_lease,
+            other_pauses=self._other_pauses,
             timings=self._timings,
         )
         self._fetchers.append(fetcher)

@@ -52,6 +52,7 @@ from jobwire.worker.execute.event_loop import CLEANUP_TIMEOUT_S, AsyncLoop
 from jobwire.worker.execute.hand_over import HandOver
 from jobwire.worker.execute.iterating import Iterations
 from jobwire.worker.execute.outcome_policy import OutcomePolicy
+from jobwire.worker.fetch.other_pauses import OtherPauses
 from jobwire.worker.outcome.ended_progress import EndedProgress
 from jobwire.worker.outcome.immediate_sink import ExecutionCounts
 from jobwire.worker.process.capsule import Capsule
@@ -111,7 +112,10 @@ class Launcher:
         self._withdrawn = False  # True once no more jobs are fetched
         self._ticker = Ticker(tick=timings.tick)
         self._counts = ExecutionCounts()
-        common = (self._redis, self._keys, timings, self._dead_limits, self._counts)
+        pauses = None
+        if config.honour_paused == "pro":
+            pauses = OtherPauses(self._redis, self._keys.pro_paused)
+        common = (self._redis, self._keys, timings, self._dead_limits, self._counts, pauses)
         self._mode: FetchMode = (
             BasicMode(*common)
             if config.fetch == "basic"
