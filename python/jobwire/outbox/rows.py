@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from contextlib import AbstractContextManager
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from jobwire.errors import ConfigError
 from jobwire.protocol.normalize import ReadyPayload
+from jobwire.protocol.unique import lock_in
 
-__all__ = ["Row", "Rows", "check_redis"]
+__all__ = ["Row", "Rows", "check_redis", "stored"]
 
 
 class Row(NamedTuple):
@@ -40,11 +41,12 @@ class Rows(Protocol):
         Rows of a Redis that `without` names are left out.
         """
 
-    def count(self) -> int:
-        """Return the number of all rows."""
 
-    def release(self) -> None:
-        """Close the connections of this thread."""
+def stored(record: Any) -> Row:
+    """Return the row of a record, whose attributes are columns; its key is `id`."""
+    text = bytes(record.payload)
+    job = ReadyPayload(record.jid, record.queue, record.at, text, lock_in(text))
+    return Row(record.id, job, record.redis)
 
 
 def check_redis(redis: str) -> None:

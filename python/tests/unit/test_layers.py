@@ -30,6 +30,7 @@ JOBWIRE = {
     "otel": "errors protocol application",
     "sentry": "protocol application",
     "outbox": "errors protocol application",
+    "sqlalchemy": "errors protocol application outbox",
     "settings": "errors protocol periodic application",
     "worker/base": "errors protocol",
     "worker/outcome": "errors protocol connection worker/base",

@@ -11,10 +11,9 @@ from django.db import connections, router, transaction
 from django.utils import timezone
 
 from jobwire.application.app import App
-from jobwire.outbox.rows import Row, check_redis
+from jobwire.outbox.rows import Row, check_redis, stored
 from jobwire.outbox.sending import GRACE_S, send_all, send_now, write_by
 from jobwire.protocol.normalize import ReadyPayload
-from jobwire.protocol.unique import lock_in
 
 __all__ = ["Outbox"]
 
@@ -80,11 +79,7 @@ class Outbox:
         """Return the oldest rows after a key."""
         until = timezone.now() - timedelta(seconds=age)
         found = _model().objects.using(self.alias).filter(pk__gt=after, created_at__lte=until)
-        return [
-            Row(row.pk, ReadyPayload(row.jid, row.queue, row.at, text, lock_in(text)), row.redis)
-            for row in found.exclude(redis__in=without).order_by("pk")[:most]
-            for text in [bytes(row.payload)]
-        ]
+        return [stored(row) for row in found.exclude(redis__in=without).order_by("pk")[:most]]
 
     def count(self) -> int:
         """Return the number of rows."""
