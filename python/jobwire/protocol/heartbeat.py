@@ -197,12 +197,11 @@ def retire(
     Its classes go. The progress of jobs that ended since the last beat is written.
     [BEAT-7] [BEAT-20] [X-PROG-5] [X-CLASS-2]
     """
+    left = (keys.work(identity), keys.old_work(identity), keys.classes(identity))
     yield Batch(
         [
             command("SREM", keys.processes, identity),
-            command(
-                *("UNLINK", keys.work(identity), keys.old_work(identity), keys.classes(identity))
-            ),
+            command("UNLINK", *left),
             *writes(keys, progress or {}),
         ],
         atomic=True,
