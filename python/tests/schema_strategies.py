@@ -101,7 +101,10 @@ def value(constraints: Sequence[Mapping[str, Any]]) -> st.SearchStrategy[Any]:
         for keyword in ("minimum", "exclusiveMinimum", "minLength"):
             if keyword in each:
                 merged[keyword] = max(each[keyword], merged.get(keyword, each[keyword]))
-        for keyword in ("maximum", "exclusiveMaximum", "maxLength", "pattern", "items"):
+        for keyword in (
+            *("maximum", "exclusiveMaximum", "maxLength", "pattern", "items"),
+            *("properties", "required"),
+        ):
             if keyword in each:
                 assert merged.setdefault(keyword, each[keyword]) == each[keyword]
     if kinds is None:
@@ -126,6 +129,10 @@ def _typed(kind: str, limits: Mapping[str, Any]) -> st.SearchStrategy[Any]:
         )
     if kind == "array":
         return st.lists(value([limits["items"]]) if "items" in limits else VALUES, max_size=4)
+    if kind == "object" and "required" in limits:
+        return st.fixed_dictionaries(
+            {name: value([limits["properties"][name]]) for name in limits["required"]}
+        )
     if kind != "string":
         return TYPES[kind]
     if "pattern" in limits:

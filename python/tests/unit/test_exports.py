@@ -44,7 +44,7 @@ PAGES = [
 NAMED = re.compile(r"`([A-Z]\w*[a-z]\w*)")
 MODULES_FOR_USERS = (
     *("active_job", "asgi", "django", "errors", "flask", "inspect", "iterables", "monitoring"),
-    *("ops", "otel", "sentry", "testing", "web", "worker"),
+    *("ops", "otel", "sentry", "sqlalchemy", "testing", "web", "worker"),
 )
 
 
@@ -183,6 +183,7 @@ def test_a_worker_without_ports_and_traces_loads_neither() -> None:
         ("prometheus_client", "monitoring/exposition.py"),
         ("opentelemetry", "otel.py"),
         ("sentry_sdk", "sentry.py"),
+        ("sqlalchemy", "sqlalchemy.py"),
     ],
 )
 def test_one_module_uses_a_library_that_is_an_extra(library: str, module: str) -> None:

@@ -149,13 +149,14 @@ def test_the_words_of_a_beat() -> None:
         Command(("HSET", f"n:{IDENTITY}", *fields, *rest)),
         Command(("EXPIRE", f"n:{IDENTITY}", 60)),
         Command(("RPOP", f"n:{IDENTITY}-signals")),
+        Command(("UNLINK", f"n:jobwire:classes:{IDENTITY}")),  # no class to announce
     ]
 
 
 def test_the_beat_of_an_owner() -> None:
     """REL-5, REL-8: it names itself, in case the set was deleted, and counts what it holds."""
     sample = HeartbeatSample(NOW, {}, quiet=False, rss=0, rtt_us=0)
-    assert steps(sample, owner=True)[1].steps[4:] == [
+    assert steps(sample, owner=True)[1].steps[5:] == [
         Command(("SADD", "n:jobwire:owners", IDENTITY)),
         Command(("HLEN", f"n:jobwire:private:{IDENTITY}")),
     ]
