@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any
 
-from jobwire import Client
+from jobwire import Client, DuplicateJob, Unique
 from jobwire.errors import MaybeWritten, RedisTrouble
+from jobwire.inspect import Inspector
 
 TOLD = "told"
 REPORTED = "reported"
@@ -72,8 +73,31 @@ def _cancel(url: str, record: Any) -> None:
     record.set(REPORTED, 1)
 
 
+def _unique(url: str, record: Any) -> None:
+    """Push unique jobs, the last one with the key of the first, then delete the second."""
+    with Client(url) as client, Inspector(url) as inspector:
+        jids = [f"{number:024x}" for number in range(4)]
+        for number, jid in enumerate(jids):
+            try:
+                client.push(
+                    "Quick", jid=jid, queue="a", unique=Unique(600, by=lambda key=number % 3: key)
+                )
+            except MaybeWritten:
+                _note(record, "unsure", [jid])
+            except (DuplicateJob, RedisTrouble):
+                _note(record, "refused", [jid])
+            else:
+                _note(record, "unsure" if jid == jids[1] else "written", [jid])
+        with suppress(RedisTrouble):
+            for job in inspector.jobs("a"):
+                if job.jid == jids[1]:
+                    inspector.delete(job)
+    record.set(REPORTED, 1)
+
+
 PUSHES: dict[str, Callable[[str, Any], None]] = {
     "push": _one_by_one,
     "push_bulk": _bulk,
     "cancel": _cancel,
+    "unique": _unique,
 }

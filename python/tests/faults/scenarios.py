@@ -152,6 +152,13 @@ SCENARIOS: dict[str, Scenario] = {
             certain=("EXEC", "cancel.lua"),
         ),
         Scenario(
+            "unique",
+            "a client pushes unique jobs and a duplicate, and deletes one of the jobs",
+            start="unique",
+            ends=True,
+            certain=("lock.lua", "unlock.lua"),
+        ),
+        Scenario(
             "success",
             "a worker fetches jobs of two queues and runs them",
             [Seed(), Seed("Async"), Seed(), Seed("Async"), Seed()],

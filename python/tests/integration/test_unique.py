@@ -90,7 +90,7 @@ def test_a_duplicate_is_refused_with_the_id_of_the_first(server: Server) -> None
 
 
 def test_a_dropped_duplicate_is_none_and_a_bulk_push_says_which(server: Server) -> None:
-    """X-UNIQ-4: also for two jobs of one bulk push, next to jobs without a lock."""
+    """X-UNIQ-4: also for two jobs of one bulk push."""
     app, job = app_with(server, Unique(60, duplicate="drop"))
     client: Any = server.client()
     assert job.enqueue(1)
@@ -522,10 +522,10 @@ def test_a_job_that_was_kept_is_left_out_later(
     first = job.enqueue(1)
     kept = ReadyPayload(waiting.jid or "", "default", None, waiting.text, lock_in(waiting.text))
     with caplog.at_level("INFO", "jobwire.client"):
-        app.client.write([kept])
+        app.client.write([kept, ReadyPayload("f" * 24, "default", None, b"without a lock")])
     assert f"job {waiting.jid} is left out: job {first} has the same unique key" in caplog.text
     client: Any = server.client()
-    assert client.llen("queue:default") == 1
+    assert client.llen("queue:default") == 2
     app.close()
 
 
