@@ -130,17 +130,17 @@ def test_active_jobs_of_every_kind(server: Server, fetch: FetchMode) -> None:
 
     @app.active_job("Async::Job")
     async def coroutine(options: dict[str, Any]) -> None:
-        got["async"] = options
+        got[next(iter(options))] = options  # two of them can run at once
 
     with running(app, server, fetch=fetch, queues={"default": 0, "mailers": 0}):
         sync.enqueue(GlobalID("gid://shop/User/7"), day=date(2026, 1, 2))
         coroutine.enqueue({"plain": 1, Symbol("symbol"): timedelta(hours=1)})
         wait_until(lambda: len(got) == 2, 60)
         assert got["sync"] == ("7", date(2026, 1, 2))
-        assert got["async"]["symbol"] == Duration(3600, (("seconds", 3600),))
+        assert got["plain"]["symbol"] == Duration(3600, (("seconds", 3600),))
         app.client.push_active_job("Async::Job", [{"again": True}], at=timedelta(seconds=0))
         coroutine.enqueue_bulk([[{"bulk": True}]])
-        wait_until(lambda: "bulk" in got["async"], 60)
+        wait_until(lambda: {"again", "bulk"} <= got.keys(), 60)
 
 
 def test_active_jobs_are_refused_by_rule() -> None:

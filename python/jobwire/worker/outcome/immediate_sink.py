@@ -104,7 +104,7 @@ class ImmediateSink(OutcomeSink):
         key = outcome.key(self._keys, held.queue)
         commands: list[Command | Script] = [*outcome.after]
         if outcome.counted == "expired":
-            commands.append(command("INCR", self._keys.expired))
+            commands.append(command("INCRBY", self._keys.expired, 1))
         if outcome.cancelled:
             commands += cancelling.forget(self._keys, outcome.cancelled)
         if outcome.place == "queue":
