@@ -103,7 +103,7 @@ class Unique:
 
 
 class Lock(msgspec.Struct, frozen=True):
-    """The lock that a payload asks for. [X-UNIQ-2]
+    """The lock that a payload describes. [X-UNIQ-2]
 
     Attributes:
         digest: The key, as 64 hex digits.
@@ -167,7 +167,7 @@ def _chosen(by: By | None, args: Sequence[Any]) -> object:
 
 
 def lock_of(value: object) -> Lock | None:
-    """Return the lock that a payload field asks for; None for a value without sense. [X-UNIQ-2]"""
+    """Return the lock that a payload field describes; None if it describes none. [X-UNIQ-2]"""
     if not isinstance(value, dict):
         return None
     key, scope, seconds = value.get("digest"), value.get("scope"), value.get("seconds")
@@ -177,7 +177,7 @@ def lock_of(value: object) -> Lock | None:
 
 
 def lock_in(text: bytes) -> Lock | None:
-    """Return the lock that a payload of a client asks for."""
+    """Return the lock that a payload of a client describes."""
     return lock_of(msgspec.json.decode(text).get(UNIQUE)) if _MARK in text else None
 
 
