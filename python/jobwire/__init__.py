@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from jobwire.application.jobtype import JobType
     from jobwire.application.logs import JobFilter
     from jobwire.application.push_buffer import PendingPushes, PushBuffer
+    from jobwire.application.signature import Signature
     from jobwire.errors import (
         BufferFull,
         Cancelled,
@@ -99,6 +100,7 @@ __all__ = [
     "Result",
     "ResultError",
     "Shutdown",
+    "Signature",
     "Snooze",
     "TryAgain",
     "Unique",
@@ -129,6 +131,7 @@ _HOMES = {
     "PendingPushes": "application.push_buffer",
     "PushBuffer": "application.push_buffer",
     "Result": "protocol.results",
+    "Signature": "application.signature",
     "Unique": "protocol.unique",
     "WorkerConfig": "application.config",
     "current_job": "application.current",

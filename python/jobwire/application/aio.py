@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Unpack
 
+from jobwire.application.call import Call
 from jobwire.application.delivery import Transport
 from jobwire.application.producer import (
     MAX_PAYLOAD_BYTES,
@@ -250,6 +251,17 @@ class AsyncClient(AsyncClosing):
                 on_commit=on_commit,
             )
         )
+
+    async def push_many(self, calls: Iterable[Call]) -> list[str | None]:
+        """Push jobs of several kinds: `client.push_many([resize.s(7), welcome.s("ada")])`.
+
+        It returns and raises what `push_bulk` does, and needs as few round trips. All jobs go to
+        the Redis of this client.
+
+        Args:
+            calls: Values that `job.s(...)` returns.
+        """
+        return await self.redis.run(self._producer.push_many(calls))
 
     async def write(self, jobs: Sequence[ReadyPayload], *, buffered: bool = True) -> None:
         """Write jobs that a push has made and something has kept since then.

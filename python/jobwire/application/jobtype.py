@@ -14,7 +14,9 @@ from jobwire.application.hooks import ExhaustedHook, RetryHook, check_hook
 from jobwire.application.iterabletype import IterableSpec
 from jobwire.application.middleware import is_async
 from jobwire.application.parameters import Parameters
+from jobwire.application.signature import Signature
 from jobwire.errors import ConfigError, InvalidJob
+from jobwire.protocol.arguments import check_args
 from jobwire.protocol.iteration import Cancellation
 from jobwire.protocol.normalize import Options, check_options
 from jobwire.protocol.payload import VERSION
@@ -157,6 +159,27 @@ class JobType(Generic[P, R]):
         """
         self.exhausted_hook = check_hook("job.exhausted", hook, "job", "error")
         return hook
+
+    def s(self, *args: P.args, **kwargs: P.kwargs) -> Signature[R]:
+        """Return a job with its arguments, as a value: `job.s(7).enqueue()`.
+
+        Raises:
+            TypeError: The arguments do not match the parameters of the function.
+            InvalidJob: A payload cannot have an argument. [PUSH-5]
+        """
+        bound = self._bind(args, kwargs)
+        if self.app.strict_args == "raise":
+            try:
+                check_args(bound)
+            except InvalidJob as error:
+                error.job_class = self.name
+                raise
+        return Signature(
+            *(self.wire_class, copy.deepcopy(bound), self.defaults, self.fields, self.on_commit),
+            app=self.app,
+            name=self.name,
+            redis=self.redis,
+        )
 
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> str | None:
         """Push a job to run now; return its id, or None if middleware stopped it.

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from jobwire.application import middleware
+from jobwire.application.call import Call
 from jobwire.application.delivery import Transport, defer, deliver, log_refused
 from jobwire.connection.key_waiter import KeyWaiter
 from jobwire.errors import (
@@ -243,22 +244,9 @@ class Producer:
             ready = made
         if ready is None:
             return None
-        if ready.lock is not None:
-            ready = _with_wish(ready, options)
-        if self._compress_above is not None:
-            ready = self._compressed(ready, self._compress_above)
-        if len(ready.text) > self._max_bytes:
-            raise self._too_large(class_name, "", ready)
-        deferral = self._transport.deferral
-        if (
-            deferral is None
-            or not on_commit
-            or not (yield from defer(deferral, [ready], self._place))
-        ):
-            refused = yield from self._written([ready])
-            if refused:
-                return _dropped(class_name, options, refused[ready.jid])
-        return ready.jid
+        ready = self._completed(ready, class_name, options)
+        refused = yield from self._given([ready], on_commit)
+        return _dropped(class_name, options, refused[ready.jid]) if refused else ready.jid
 
     def _ready(
         self,
@@ -413,23 +401,85 @@ class Producer:
                 job = made
             results.append(None if job is None else job.jid)
             if job is not None:
-                if job.lock is not None:
-                    job = _with_wish(job, options)
-                if self._compress_above is not None:
-                    job = self._compressed(job, self._compress_above)
-                if len(job.text) > self._max_bytes:
-                    raise self._too_large(class_name, f"job {len(results) - 1}", job)
-                accepted.append(job)
+                accepted.append(self._completed(job, class_name, options, len(results) - 1))
+        refused = yield from self._given(accepted, on_commit)
+        return [None if jid in refused else jid for jid in results] if refused else results
+
+    def push_many(self, calls: Iterable[Call]) -> Op[list[str | None]]:
+        """Push jobs of several kinds; return their ids in order, as `push_bulk` does.
+
+        All jobs are checked before the first one is written. Those whose type does not wait for the
+        commit of a transaction are written first.
+        """
+        now = self._clock()
+        pace = _Pace(self._clock)
+        results: list[str | None] = []
+        accepted: dict[bool, list[ReadyPayload]] = {False: [], True: []}
+        for index, call in enumerate(calls):
+            if pace.is_over():
+                yield from pace.pause()
+            job = yield from self.make(call, now=now, index=index)
+            results.append(None if job is None else job.jid)
+            if job is not None:
+                accepted[call.on_commit].append(job)
+        refused: dict[str, str] = {}
+        for on_commit, jobs in accepted.items():
+            if jobs:
+                refused.update((yield from self._given(jobs, on_commit)))
+        return [None if jid in refused else jid for jid in results]
+
+    def make(
+        self,
+        call: Call,
+        *,
+        now: float,
+        at: float | None = None,
+        index: int | None = None,
+    ) -> Op[ReadyPayload | None]:
+        """Make the payload of a job without writing it; None if middleware stopped the job.
+
+        Args:
+            call: The job.
+            now: Epoch seconds.
+            at: Epoch second to run at; None to run at once.
+            index: Number of the job among others, for errors.
+        """
+        class_name, options = call.class_name, call.options
+        generation = self._known_generation(now) or (yield from self.generation())
+        fields = _checked_fields(class_name, call.fields)
+        jid = self._new_jid()
+        made = self._ready(
+            *(class_name, options, fields, now, generation, call.args, jid, at),
+            template=None,
+            tail=b"",
+            index=index,
+        )
+        assert isinstance(made, dict)
+        ready = yield from self._pass(made, now=now, generation=generation)
+        return None if ready is None else self._completed(ready, class_name, options, index)
+
+    def _completed(
+        self,
+        ready: ReadyPayload,
+        class_name: str,
+        options: Mapping[str, Any],
+        index: int | None = None,
+    ) -> ReadyPayload:
+        """Return a job as it is written, compressed and with its wish for a lock."""
+        if ready.lock is not None:
+            ready = _with_wish(ready, options)
+        if self._compress_above is not None:
+            ready = self._compressed(ready, self._compress_above)
+        if len(ready.text) > self._max_bytes:
+            raise self._too_large(class_name, "" if index is None else f"job {index}", ready)
+        return ready
+
+    def _given(self, jobs: Sequence[ReadyPayload], on_commit: bool) -> Op[Refused]:
+        """Write jobs, at once or when a transaction commits; return those that were refused."""
         deferral = self._transport.deferral
-        if (
-            deferral is None
-            or not on_commit
-            or not (yield from defer(deferral, accepted, self._place))
-        ):
-            refused = yield from self._written(accepted)
-            if refused:
-                return [None if jid in refused else jid for jid in results]
-        return results
+        if deferral is not None and on_commit and (yield from defer(deferral, jobs, self._place)):
+            return {}
+        return (yield from self._written(jobs))
 
     def _jids(self, count: int) -> Iterator[str]:
         for start in range(0, count, JIDS_AT_ONCE):

@@ -24,6 +24,7 @@ from jobwire import (
     MaybeWritten,
     RedisRefused,
     RedisTrouble,
+    Signature,
     TryAgain,
     current_job,
     testing,
@@ -144,6 +145,14 @@ def enqueue_many() -> None:
     plain.enqueue_bulk([[1]], spread_interval=3_600)
     plain.enqueue_bulk([1, 2])  # type: ignore[list-item]
     plain.enqueue_bulk([[1]], spread_interval="1h")  # type: ignore[arg-type]
+
+
+def signatures() -> None:
+    assert_type(plain.s(1), Signature[float])
+    assert_type(plain.s(1, label="y").enqueue(), str | None)
+    plain.s("1")  # type: ignore[arg-type]
+    plain.s()  # type: ignore[call-arg]
+    plain.options(queue="low").s(1).enqueue_in(timedelta(1))
 
 
 async def enqueue_from_asyncio() -> None:
