@@ -1,4 +1,4 @@
--- finish.lua: end held jobs, and store each of them in one place or in none, with its result and lock.
+-- finish.lua: end held jobs, store each in one place or in none, with its result, lock and next job.
 -- [REL-2] [REL-10] [REL-15] [REL-23] [REL-24] [RETRY-9] [DEAD-1] [DEAD-2] [DEAD-3] [ITER-4] [KEY-1] [STAT-1] [STAT-2] [X-RESULT-2] [X-RESULT-8] [X-TIME-2] [X-TIME-3] [X-TIME-4] [X-CANCEL-5] [X-UNIQ-7]
 -- KEYS[1]  private hash of the process
 -- KEYS[2]  the place: a queue list, or the retry set, schedule, dead set or set of JSON that is not
@@ -11,18 +11,20 @@
 -- KEYS[9]  counter of outcomes that came too late
 -- KEYS[10]  set of queue names
 -- KEYS[11]  counter of jobs that came too late    KEYS[12]  sorted set of cancelled jobs: id -> when
--- KEYS[13..]  for each job: its result if it has one, the lock to release if it has one
+-- KEYS[13..]  for each job: its result if it has one, the lock to release if it has one, the queue
+--          list of the next job if it has one
 -- ARGV[1]  seconds to keep a day's counters
 -- ARGV[2]  what each job counts as: `executed`, `failed` (and executed), `expired`; empty: nothing
 -- ARGV[3]  1 if this call was made before and got no reply, else 0
 -- ARGV[4]  queue name; empty if the place is a sorted set
 -- ARGV[5]  score up to which members of the set are forgotten; empty to trim nothing
 -- ARGV[6]  size limit of the set
--- ARGV[7]  words of each job, 3 or 7
+-- ARGV[7]  words of each job: 3, 7 or 9
 -- ARGV[8..]  field of the job in the private hash, score (empty, without a queue name: it is stored
 --            nowhere), payload to store; and with 7 words: id to remove from the cancelled jobs
 --            (empty: none), seconds to keep the result, result (empty: none), id of the job
---            that must have the lock (empty: none is released)
+--            that must have the lock (empty: none is released); and with 9 words: queue name of
+--            the next job (empty: none is pushed), its payload
 -- Returns  the fields that were not held any more; nothing was stored for those
 
 -- A script is not rolled back. So each key is checked first, and a job is added to its new place
@@ -34,6 +36,23 @@ local kind = redis.call("TYPE", KEYS[2]).ok
 if kind ~= wanted and kind ~= "none" then
   return redis.error_reply("WRONGTYPE " .. KEYS[2] .. " is not a " .. wanted)
 end
+local words = tonumber(ARGV[7])
+local key = 12
+local nexts = {} -- word of a job -> queue list of its next job
+if words == 9 then
+  for i = 8, #ARGV, words do
+    key = key + (ARGV[i + 5] ~= "" and 1 or 0) + (ARGV[i + 6] ~= "" and 1 or 0)
+    if ARGV[i + 7] ~= "" then
+      key = key + 1
+      nexts[i] = key
+      local of = redis.call("TYPE", KEYS[key]).ok
+      if of ~= "list" and of ~= "none" then
+        return redis.error_reply("WRONGTYPE " .. KEYS[key] .. " is not a list")
+      end
+    end
+  end
+  key = 12
+end
 redis.call("HDEL", KEYS[1], "")
 if ARGV[5] ~= "" then
   redis.call("ZREMRANGEBYSCORE", KEYS[2], 1, 0)
@@ -41,19 +60,18 @@ if ARGV[5] ~= "" then
 end
 local lost = {}
 local any_returned = redis.call("EXISTS", KEYS[7]) == 1
-local words = tonumber(ARGV[7])
-local key = 12
 for i = 8, #ARGV, words do
   local fetched = redis.call("HGET", KEYS[1], ARGV[i])
   local result, lock = 0, 0 -- their keys; 0: none
-  if words == 7 and ARGV[i + 5] ~= "" then
+  if words > 3 and ARGV[i + 5] ~= "" then
     key = key + 1
     result = key
   end
-  if words == 7 and ARGV[i + 6] ~= "" then
+  if words > 3 and ARGV[i + 6] ~= "" then
     key = key + 1
     lock = key
   end
+  key = nexts[i] or key
   if not fetched then
     lost[#lost + 1] = ARGV[i]
   else
@@ -63,9 +81,13 @@ for i = 8, #ARGV, words do
     elseif ARGV[i + 1] ~= "" then
       redis.call("ZADD", KEYS[2], ARGV[i + 1], ARGV[i + 2])
     end
+    if nexts[i] then
+      redis.pcall("SADD", KEYS[10], ARGV[i + 7])
+      redis.call("LPUSH", KEYS[nexts[i]], ARGV[i + 8])
+    end
     redis.call("HDEL", KEYS[1], ARGV[i])
     -- pcall: a result, lock or counter that cannot be written must not undo the outcome.
-    if words == 7 and ARGV[i + 3] ~= "" then
+    if words > 3 and ARGV[i + 3] ~= "" then
       redis.pcall("ZREM", KEYS[12], ARGV[i + 3])
     end
     if result > 0 then

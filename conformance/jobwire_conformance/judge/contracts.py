@@ -49,8 +49,8 @@ _CONTRACTS = {
             *(_PRIVATE, f"retry|schedule|dead|jobwire:unreadable|{_QUEUE}", *_COUNTED),
             *("queues", "jobwire:stat:expired", "jobwire:cancelled"),
         ),
-        (_DIGITS, "|executed|failed|expired", _FLAG, _BYTES, rf"|{_TIME}", r"\d*", "3|7"),
-        ("jobwire:(?:result:.+|unique:[0-9a-f]{64})",),
+        (_DIGITS, "|executed|failed|expired", _FLAG, _BYTES, rf"|{_TIME}", r"\d*", "3|7|9"),
+        (f"jobwire:(?:result:.+|unique:[0-9a-f]{{64}})|{_QUEUE}",),
         (_BYTES,),  # which `_mismatch_of_jobs` looks at
     ),
     "cancel": _Contract(
@@ -114,6 +114,7 @@ def _mismatch(name: str, keys: Sequence[str], arguments: Sequence[str]) -> str |
             if problem := _mismatch_of_jobs(keys[1], lists, arguments):
                 return problem
             queues = [(keys[1], queue)] if queue or keys[1].startswith("queue:") else []
+            lists = ()  # jobs of one call may have next jobs in one queue
         case "recover", [identity, _, _, *pairs]:
             identities = [(keys[0].removeprefix("jobwire:private:"), identity), (keys[1], identity)]
             numbers = pairs[1::2]
@@ -147,20 +148,18 @@ def _mismatch_of_jobs(place: str, results: Sequence[str], arguments: Sequence[st
     trims = place in ("dead", "jobwire:unreadable")
     if trims != bool(oldest) or trims != bool(limit):
         return f"ARGV oldest {oldest} and limit {limit} for {place}"[:200]
-    words = (_FIELD, _NOW if trims else rf"|{_TIME}", _BYTES, _BYTES, _DIGITS, _BYTES, _BYTES)[
-        : int(size)
-    ]
+    words = [_FIELD, _NOW if trims else rf"|{_TIME}", _BYTES]
+    words += [_BYTES, _DIGITS, _BYTES, _BYTES, _BYTES, _BYTES][: int(size) - 3]
     if len(arguments) == len(fixed):
         return "no job in ARGV"
     if problem := _misfit("ARGV", arguments, fixed, words):
         return problem
     more: list[str] = []
-    if size == "7":
-        for stored, holder in zip(
-            arguments[len(fixed) + 5 :: 7], arguments[len(fixed) + 6 :: 7], strict=True
-        ):
-            more += ["result"] * bool(stored) + ["unique"] * bool(holder)
-    kinds = [key.split(":")[1] for key in results]
+    for at in range(len(fixed), len(arguments), int(size)):
+        stored, holder, queue = [*arguments[at + 5 : at + int(size)], "", "", ""][:3]
+        more += ["jobwire:result"] * bool(stored) + ["jobwire:unique"] * bool(holder)
+        more += [f"queue:{queue}"] * bool(queue)
+    kinds = [key if key.startswith("queue:") else ":".join(key.split(":")[:2]) for key in results]
     return None if more == kinds else f"keys of {kinds} for {more}"[:200]
 
 

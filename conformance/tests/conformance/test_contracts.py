@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from jobwire.protocol.dead_set import DeadSetLimits
 from jobwire.protocol.keys import Keys
-from jobwire.protocol.outcome import Outcome
+from jobwire.protocol.outcome import NextJob, Outcome
 from jobwire.protocol.reliable import script_done, script_fetch, script_finish
 from jobwire.protocol.results import ResultToStore
 from jobwire.protocol.wire import Script
@@ -18,6 +18,7 @@ DAY = "2026-11-20"
 LOCK = "jobwire:unique:" + "a" * 64
 PRIVATE = f"jobwire:private:{ME}"
 RETURNED = ["jobwire:returned", "jobwire:returned_at"]
+NEXT = ["1:a", "", "", "", "0", "", ""]
 CALLS = [
     script_fetch(KEYS, ME, ["default", "a:b"], count=3, sequence=17),
     script_done(KEYS, ME, ["1:default", "2:a:b"], failed=False, day=DAY),
@@ -29,6 +30,7 @@ CALLS = [
             (Outcome("unreadable", b"[", counted=""), DeadSetLimits(1_795_192_067.25)),
             (Outcome(cancelled="j"), None),
             (Outcome(counted="expired", result=ResultToStore("j", 60, b"{}")), None),
+            (Outcome(next=NextJob("c:d", b"{}"), unlocks=("a" * 64, "j")), None),
         ]
     ),
 ]
@@ -105,6 +107,9 @@ def test_arguments_belong_to_their_keys(
         ("retry", [], ["", "0", "", "", "", "7", "1:a", "0", "", "", "5", "{}", ""], "keys of []"),
         ("retry", [LOCK], ["", "0", "", "", "", "7", "1:a", "0", "", "", "5", "{}", ""], "keys of"),
         ("retry", [LOCK], ["", "0", "", "", "", "7", "1:a", "0", "", "", "0", "", "j"], None),
+        ("retry", ["queue:b"], ["", "0", "", "", "", "9", *NEXT, "b", "{}"], None),
+        ("retry", ["queue:b"], ["", "0", "", "", "", "9", *NEXT, "c", "{}"], "keys of"),
+        ("retry", ["queue:b"], ["", "0", "", "", "", "9", *NEXT, "", ""], "keys of"),
     ],
 )
 def test_the_jobs_of_a_finish_belong_to_its_place(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -14,7 +14,7 @@ from jobwire.protocol.retry import Discard, Kill, Retry
 from jobwire.protocol.unique import UNIQUE, lock_of
 from jobwire.protocol.wire import Command
 
-__all__ = ["DONE", "Counted", "Outcome", "Place", "after_decision", "ending", "put_off"]
+__all__ = ["DONE", "Counted", "NextJob", "Outcome", "Place", "after_decision", "ending", "put_off"]
 
 _WAITS = frozenset(["retry", "schedule", "queue", "parked"])  # the places of jobs that run later
 
@@ -23,6 +23,18 @@ Place: TypeAlias = Literal["retry", "schedule", "dead", "unreadable", "parked", 
 
 Counted: TypeAlias = Literal["executed", "failed", "expired", ""]
 """The kind of a job for the counters: `failed` is also an execution; `expired` came too late."""
+
+
+class NextJob(NamedTuple):
+    """A job that is pushed by the step that stores the end of another.
+
+    Attributes:
+        queue: Name of its queue.
+        text: Its payload, complete.
+    """
+
+    queue: str
+    text: bytes
 
 
 class Outcome(msgspec.Struct, frozen=True):  # quicker to make than a dataclass
@@ -38,6 +50,7 @@ class Outcome(msgspec.Struct, frozen=True):  # quicker to make than a dataclass
             for none. [X-CANCEL-5]
         result: The result to store, if the job keeps one. [X-RESULT-2]
         unlocks: Digest of the lock to release, and the job that must have it. [X-UNIQ-7]
+        next: The job to push if this one was still held. [REL-2]
         queue: The queue, if it is another one than that of the job. [X-CLASS-4]
         after: Sent right after the step: deletes the data that the job leaves in Redis.
     """
@@ -51,6 +64,7 @@ class Outcome(msgspec.Struct, frozen=True):  # quicker to make than a dataclass
     unlocks: tuple[str, str] | None = None
     after: Sequence[Command] = ()
     queue: str = ""
+    next: NextJob | None = None
 
     @property
     def trims(self) -> bool:
@@ -58,9 +72,15 @@ class Outcome(msgspec.Struct, frozen=True):  # quicker to make than a dataclass
         return self.place == "dead" or self.place == "unreadable"
 
     @property
-    def plain(self) -> bool:
-        """True if nothing else changes with the place and the counters."""
-        return self.result is None and not self.cancelled and self.unlocks is None
+    def words(self) -> Literal[3, 7, 9]:
+        """Number of arguments that describe it in `finish.lua`.
+
+        3: nothing else changes with the place and the counters.
+        """
+        if self.next is not None:
+            return 9
+        plain = self.result is None and not self.cancelled and self.unlocks is None
+        return 3 if plain else 7
 
     def key(self, keys: Keys, queue: str) -> str:
         """Return the key of the place, for a job from this queue; `retry` for none."""

@@ -198,7 +198,7 @@ def script_finish(
     dead_limits: DeadSetLimits | None = None,
     repeated: bool = False,
 ) -> Script:
-    """Return the step that stores outcomes, with results and locks. [RETRY-9] [DEAD-1] [ITER-4]
+    """Return the step that stores outcomes and all that goes with them. [RETRY-9] [DEAD-1] [ITER-4]
 
     Args:
         keys: Key names.
@@ -213,15 +213,15 @@ def script_finish(
     """
     field, first = ends[0]
     queue = first.queue or private_queue(field) if first.place == "queue" else ""
-    plain = all(outcome.plain for _, outcome in ends)
+    size = max(outcome.words for _, outcome in ends)
     words: list[Arg] = [DAY_TTL_S, first.counted, int(repeated), queue]
     words += ("", "") if dead_limits is None else (dead_limits.oldest, dead_limits.limit)
-    words.append(3 if plain else 7)
+    words.append(size)
     more: list[str] = []
     for field, outcome in ends:
         at: Arg = outcome.at if dead_limits is None else dead_limits.now
         words += (field, at if outcome.place else "", outcome.text)
-        if plain:
+        if size == 3:
             continue
         result = outcome.result
         words += (outcome.cancelled, *((0, b"") if result is None else result[1:]))
@@ -230,6 +230,10 @@ def script_finish(
         words.append("" if outcome.unlocks is None else outcome.unlocks[1])
         if outcome.unlocks is not None:
             more.append(keys.unique(outcome.unlocks[0]))
+        if size == 9:
+            words += ("", b"") if outcome.next is None else outcome.next
+        if outcome.next is not None:
+            more.append(keys.queue(outcome.next.queue))
     return Script(
         "finish",
         [

@@ -14,10 +14,11 @@ from jobwire.connection.sync import SyncRedis
 from jobwire.errors import MalformedPayload
 from jobwire.protocol.dead_set import DeadSetLimits, dead_place
 from jobwire.protocol.keys import Keys
-from jobwire.protocol.outcome import DONE, Outcome
+from jobwire.protocol.outcome import DONE, NextJob, Outcome
 from jobwire.protocol.reliable import InFlightJob, read_fetched, script_fetch
 from jobwire.worker.base.ticker import Ticker
 from jobwire.worker.base.timings import DEFAULT_TIMINGS
+from jobwire.worker.outcome.immediate_sink import ExecutionCounts, ImmediateSink
 from jobwire.worker.outcome.outbox import Entry, Outbox
 from jobwire.worker.outcome.writer import OutcomeWriter
 
@@ -47,6 +48,7 @@ class Writing:
         )
         writer = OutcomeWriter(self.outbox, self.ticker, DEFAULT_TIMINGS)
         self.record, self.store, self.flush_soon = writer.record, writer.store, writer.flush_soon
+        self.ran = writer.ran
         self._writer = writer
         self.ticker.start()
 
@@ -98,6 +100,29 @@ def test_each_outcome_is_stored_where_it_belongs(server: Server, writer: Writing
     assert set(client.zrange(KEYS.dead, 0, -1)) == {b"buried", b"{"}
     assert client.zrange(KEYS.unreadable, 0, -1) == [b"[]"]
     assert (count(server, "processed"), count(server, "failed")) == (4, 3)
+
+
+def test_the_next_job_is_pushed_by_every_kind_of_end(
+    server: Server, redis: SyncRedis, writer: Writing
+) -> None:
+    """REL-2, KEY-1: of a held job, of one that was acknowledged before, and with basic fetch."""
+    basic = ImmediateSink(
+        *(redis, KEYS),
+        counts=ExecutionCounts(),
+        dead_limits=lambda: DeadSetLimits(time.time()),
+        flush_log=lambda: None,
+    )
+    [held] = hold(server, 1)
+    writer.record(held, Outcome(next=NextJob("held", b"1")))
+    writer.ran(failed=False, rest=Outcome(next=NextJob("acknowledged", b"2")))
+    basic.record(InFlightJob("", "q", b"{}"), Outcome(next=NextJob("basic", b"3")))
+    assert writer.close(60) == 0
+    client = server.client()
+    queues = {name: client.lrange(KEYS.queue(name), 0, -1) for name in ("held", "acknowledged")}
+    assert queues == {"held": [b"1"], "acknowledged": [b"2"]}
+    assert client.lrange(KEYS.queue("basic"), 0, -1) == [b"3"]
+    assert client.smembers(KEYS.queues) == {b"held", b"acknowledged", b"basic"}
+    assert left(server) == 0
 
 
 def test_many_go_in_one_round_trip(server: Server, writer: Writing) -> None:

@@ -133,6 +133,10 @@ class ImmediateSink(OutcomeSink):
             commands.append(set_result(self._keys, outcome.result))
         if outcome.unlocks is not None:
             commands.append(script_unlock(self._keys, *outcome.unlocks))
+        if outcome.next is not None:
+            queue, text = outcome.next
+            commands.append(command("SADD", self._keys.queues, queue))
+            commands.append(command("LPUSH", self._keys.queue(queue), text))
         if not commands:
             return
         step: Step = commands[0] if len(commands) == 1 else Batch(commands, atomic=True)

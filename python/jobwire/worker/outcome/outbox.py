@@ -25,7 +25,7 @@ from jobwire.protocol.outcome import Outcome
 from jobwire.protocol.reliable import InFlightJob, script_done, script_finish, set_result
 from jobwire.protocol.times import utc_day
 from jobwire.protocol.unique import script_unlock
-from jobwire.protocol.wire import Batch, Command, ErrorReply, Script, once
+from jobwire.protocol.wire import Batch, Command, ErrorReply, Script, command, once
 
 __all__ = ["Entry", "Outbox"]
 
@@ -38,8 +38,8 @@ class Entry(msgspec.Struct, eq=False):  # quicker to make than a dataclass
     """One outcome.
 
     Attributes:
-        held: The job; without a field if it was acknowledged before, and only its result or lock is
-            left.
+        held: The job; without a field if it was acknowledged before, and only its result, lock or
+            next job is left.
         stored: Set when it is stored; None if no thread waits for that.
         lost: True if the job was no longer held.
         repeated: True if it was sent before and got no reply, so that the first try may have
@@ -244,14 +244,15 @@ class Outbox:
         """Return the calls of a message."""
         day = utc_day(time.time())
         steps: list[Command | Script] = [self._script(group, day) for group in groups]
-        steps += (
-            step for group in groups for entry in group for step in self._after(entry.outcome)
-        )
+        steps += (step for group in groups for entry in group for step in self._after(entry))
         if extra is not None:
             steps.append(extra)
         return steps
 
-    def _after(self, outcome: Outcome) -> Sequence[Command]:
+    def _after(self, entry: Entry) -> Sequence[Command]:
+        outcome = entry.outcome
+        if outcome.next is not None and not entry.held.field:
+            return [command("SADD", self._keys.queues, outcome.next.queue)]
         if outcome.cancelled:
             return (*outcome.after, iteration.forget(self._keys, outcome.cancelled))
         return outcome.after
@@ -297,7 +298,9 @@ class Outbox:
                 return set_result(keys, first.result)
             if first.unlocks is not None:
                 return script_unlock(keys, *first.unlocks)
-        if not first.place and first.plain and first.counted in ("executed", "failed"):
+            if first.next is not None:
+                return command("LPUSH", keys.queue(first.next.queue), first.next.text)
+        if not first.place and first.words == 3 and first.counted in ("executed", "failed"):
             fields = [entry.held.field for entry in group]
             failed = first.counted == "failed"
             return script_done(keys, me, fields, failed=failed, day=day, repeated=repeated)
@@ -323,10 +326,10 @@ def _group(entries: Sequence[Entry]) -> list[list[Entry]]:
     groups: dict[object, list[Entry]] = {}
     for entry in entries:
         outcome = entry.outcome
-        kind: object = (outcome.place, outcome.counted, outcome.plain, entry.repeated)
+        kind: object = (outcome.place, outcome.counted, outcome.words, entry.repeated)
         if outcome.place == "queue":
             kind = (kind, outcome.queue or entry.held.queue)
-        elif not entry.held.field:  # a result or lock alone
+        elif not entry.held.field:  # a result, lock or next job alone
             kind = entry
         group = groups.get(kind)
         if group is None:

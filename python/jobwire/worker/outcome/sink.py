@@ -22,7 +22,7 @@ class OutcomeSink(Protocol):
     def ran(self, *, failed: bool, rest: Outcome = DONE) -> None:
         """Count the end of a job that was acknowledged before it ran.
 
-        Of `rest`, its result is stored and its lock released.
+        Of `rest`, its result is stored, its lock released and its next job pushed.
         """
 
     def flush_soon(self) -> None:

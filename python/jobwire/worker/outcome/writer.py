@@ -70,6 +70,8 @@ class OutcomeWriter:
             self._outbox.add(Entry(_NONE, Outcome(result=rest.result)))
         if rest.unlocks is not None:
             self._outbox.add(Entry(_NONE, Outcome(unlocks=rest.unlocks)))
+        if rest.next is not None:
+            self._outbox.add(Entry(_NONE, Outcome(next=rest.next)))
 
     def flush_soon(self) -> None:
         """Do not let recorded outcomes wait for a fetch."""

@@ -18,7 +18,7 @@ from jobwire.protocol.cancelling import cancel
 from jobwire.protocol.dead_set import DeadSetLimits
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.normalize import ReadyPayload
-from jobwire.protocol.outcome import Outcome
+from jobwire.protocol.outcome import NextJob, Outcome
 from jobwire.protocol.periodic import Tick
 from jobwire.protocol.periodic_entry import PeriodicEntry, StoredEntry
 from jobwire.protocol.promotion import promote_batch
@@ -51,7 +51,15 @@ def life(shell: Shell, keys: Keys) -> None:
         finish((fields[9], Outcome("queue", b"{}")), keys=keys),
         finish((fields[2], Outcome("retry", b"{}", NOW)), keys=keys),
         finish((fields[3], Outcome("dead", b"{}", counted="failed")), keys=keys),
-        finish((fields[10], Outcome(counted="expired", cancelled="gone", result=KEPT)), keys=keys),
+        finish(
+            (
+                fields[10],
+                Outcome(
+                    counted="expired", cancelled="gone", result=KEPT, next=NextJob("next", b"{}")
+                ),
+            ),
+            keys=keys,
+        ),
     ]
     for step in steps:
         shell.run(one(step))

@@ -8,7 +8,7 @@ import pytest
 
 from jobwire import RedisRefused
 from jobwire.protocol.dead_set import DeadSetLimits, kill
-from jobwire.protocol.outcome import Counted, Outcome, Place
+from jobwire.protocol.outcome import Counted, NextJob, Outcome, Place
 from jobwire.protocol.reliable import put_back, script_done
 from jobwire.protocol.results import ResultToStore
 from jobwire.protocol.stats import DAY_TTL_S, Deliveries, count, deliveries
@@ -246,6 +246,40 @@ def test_again_is_a_push(shell: Shell, counts: Counted) -> None:
     assert shell.numbers() == {name: 1 for kind in counted for name in (kind, f"{kind}:{DAY}")}
     assert shell.step(call) == [field.encode()]
     assert shell.plain.llen(KEYS.queue("a:b")) == 2
+
+
+# the next job
+
+
+def test_an_end_pushes_the_next_job_of_each_job_that_was_held(shell: Shell) -> None:
+    """REL-2, REL-15, KEY-1: in the step that stores the end; a repeated call pushes none."""
+    fields = shell.hold(b"a", b"b", b"c")
+    shell.push("x", b"waiting")
+    shell.plain.set(KEYS.unique("a" * 64), "b")
+    ends = [
+        (fields[0], Outcome(next=NextJob("x", BINARY), result=KEPT)),
+        (fields[1], Outcome(unlocks=("a" * 64, "b"))),
+        ("9:q", Outcome(next=NextJob("y", b"late"))),
+        (fields[2], Outcome(next=NextJob("x", b"second"), unlocks=("b" * 64, "c"))),
+    ]
+    assert shell.step(finish(*ends)) == [b"9:q"]
+    assert shell.queue("x") == [b"waiting", BINARY, b"second"]
+    assert shell.plain.smembers(KEYS.queues) == {b"x"}
+    assert not shell.plain.exists(PRIVATE, KEYS.unique("a" * 64), KEYS.queue("y"))
+    assert shell.plain.get(KEYS.result(KEPT.jid)) == KEPT.text
+    assert len(shell.step(finish(*ends, repeated=True))) == 4
+    assert len(shell.queue("x")) == 3
+
+
+def test_an_end_waits_for_a_list_that_its_next_job_can_go_to(shell: Shell) -> None:
+    """REL-2: the job stays held, and nothing of the call is stored."""
+    fields = shell.hold(b"a", b"b")
+    shell.plain.set(KEYS.queue("x"), "in the way")
+    before = everything(shell.server)
+    step = finish((fields[0], Outcome(result=KEPT)), (fields[1], Outcome(next=NextJob("x", b"n"))))
+    with pytest.raises(RedisRefused, match="WRONGTYPE queue:x is not a list"):
+        shell.step(step)
+    assert everything(shell.server) == before
 
 
 # counters of the basic mode

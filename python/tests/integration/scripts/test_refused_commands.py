@@ -19,7 +19,7 @@ from jobwire.protocol import periodic, permissions
 from jobwire.protocol.cancelling import cancel
 from jobwire.protocol.dead_set import DeadSetLimits
 from jobwire.protocol.normalize import ReadyPayload
-from jobwire.protocol.outcome import Outcome
+from jobwire.protocol.outcome import NextJob, Outcome
 from jobwire.protocol.periodic import Tick
 from jobwire.protocol.periodic_entry import PeriodicEntry, StoredEntry
 from jobwire.protocol.promotion import promote_batch
@@ -61,6 +61,10 @@ def a_fetch(shell: Shell) -> Op[Any]:
 def a_finish(field: str) -> Op[Any]:
     kept = ResultToStore("9f2c1b7a4d3e5f60718293a4", 60, b"{}")
     return one(finish((field, Outcome("dead", b"{}", cancelled="j", result=kept))))
+
+
+def a_next_job(field: str) -> Op[Any]:
+    return one(finish((field, Outcome(next=NextJob("next", b"{}")))))
 
 
 def a_recovery(shell: Shell) -> Op[Any]:
@@ -132,6 +136,7 @@ ACTS: dict[str, Callable[[Shell], Op[Any]]] = {
     **{name: held(lambda field, n=name: one(outcome(n, field))) for name in OUTCOMES},  # type: ignore[misc]
     "fetch": a_fetch,
     "finish": held(a_finish),
+    "next": held(a_next_job),
     "put_back": held(lambda field: put_back(KEYS, ME, [field], started=True, now=NOW)),
     "recover": a_recovery,
     "promote": a_promotion(JOB),
@@ -149,7 +154,7 @@ WITHOUT_JOBS = {"forget", "periodic_due", "periodic_look"}
 SCRIPTS = {path.stem: path.read_text("utf-8") for path in resources.path("lua").glob("*.lua")}
 CASES = [
     (name, command)
-    for name in sorted({*SCRIPTS, *FINISHES} - WITHOUT_JOBS)
+    for name in sorted({*SCRIPTS, *FINISHES, "next"} - WITHOUT_JOBS)
     for command in sorted(set(CALL.findall(SCRIPTS.get(name, SCRIPTS["finish"]))))
 ]
 
