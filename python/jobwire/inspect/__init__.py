@@ -8,6 +8,7 @@ from jobwire.inspect.aio import AsyncInspector
 from jobwire.inspect.entry import Entry, SetName
 from jobwire.inspect.filters import Filter
 from jobwire.inspect.fleet import Fleet
+from jobwire.inspect.locks import Locks, UniqueLock
 from jobwire.inspect.periodic import PeriodicJob
 from jobwire.inspect.periodic_aio import AsyncPeriodicJobs
 from jobwire.inspect.periodic_sync import PeriodicJobs
@@ -32,6 +33,7 @@ __all__ = [
     "Inspector",
     "IterationState",
     "JobActivity",
+    "Locks",
     "Mark",
     "PeriodicEntry",
     "PeriodicJob",
@@ -43,5 +45,6 @@ __all__ = [
     "SetName",
     "Stats",
     "Swept",
+    "UniqueLock",
     "Work",
 ]

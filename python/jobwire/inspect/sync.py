@@ -10,11 +10,12 @@ from jobwire.application.producer import GenerationSetting
 from jobwire.application.redis_url import find_address
 from jobwire.connection.closing import Closing
 from jobwire.connection.sync import SyncRedis
-from jobwire.inspect import activity, processes, progress, sets, summary
+from jobwire.inspect import activity, locks, processes, progress, sets, summary
 from jobwire.inspect.activity import Activity
 from jobwire.inspect.entry import Entry, SetName
 from jobwire.inspect.filters import Filter
 from jobwire.inspect.fleet import Fleet, fleet
+from jobwire.inspect.locks import Locks, UniqueLock
 from jobwire.inspect.processes import InFlightSummary, ProcessInfo, Recoveries, Work
 from jobwire.inspect.progress import IterationState
 from jobwire.inspect.sets import Action, Progress, Swept
@@ -274,6 +275,29 @@ class Inspector(Closing):
     def recoveries(self) -> Recoveries:
         """Return what became of jobs whose process died or was slow. [REL-7] [REL-12]"""
         return self._run(processes.recoveries(self._keys))
+
+    # -- unique jobs
+
+    def locks(self, *, limit: int = 1_000, examine: int = 100_000) -> Locks:
+        """Return locks of unique jobs, each with the job that has it. [X-UNIQ-3]
+
+        Args:
+            limit: Maximum number of locks.
+            examine: Maximum number of keys of the server to examine for locks, and of jobs that
+                wait to examine for those that have them.
+        """
+        return self._run(locks.read(self._keys, limit=limit, examine=examine))
+
+    def lock(self, digest: str) -> UniqueLock | None:
+        """Return one lock, without its job; None if it is free."""
+        return next(iter(self._run(locks.locks_of(self._keys, [digest]))), None)
+
+    def unlock(self, lock: UniqueLock) -> bool:
+        """Release a lock; False if its job does not have it any more.
+
+        The job stays where it is, and a second one with the same key is accepted.
+        """
+        return self._run(locks.release(self._keys, lock))
 
     # -- iterable jobs
 

@@ -17,6 +17,7 @@ from jobwire.protocol.keys import Keys
 from jobwire.protocol.wire import Command, Script, command
 
 __all__ = [
+    "DIGEST",
     "UNIQUE",
     "Duplicate",
     "Lock",
@@ -42,7 +43,7 @@ Duplicate: TypeAlias = Literal["raise", "drop", "replace"]
 By: TypeAlias = Callable[..., Any] | Sequence[str | int]
 
 _SCOPES = get_args(Scope)
-_DIGEST = re.compile(r"[0-9a-f]{64}")
+DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 _MARK = f'"{UNIQUE}"'.encode()
 _encode = msgspec.json.Encoder(order="deterministic").encode  # the names of objects in order
 
@@ -171,7 +172,7 @@ def lock_of(value: object) -> Lock | None:
     if not isinstance(value, dict):
         return None
     key, scope, seconds = value.get("digest"), value.get("scope"), value.get("seconds")
-    if not isinstance(key, str) or not _DIGEST.fullmatch(key) or scope not in _SCOPES:
+    if not isinstance(key, str) or not DIGEST.fullmatch(key) or scope not in _SCOPES:
         return None
     return Lock(key, cast(Scope, scope), cast(float, seconds)) if _is_bound(seconds) else None
 

@@ -20,6 +20,7 @@ import pytest
 
 from harness.servers import Server, wait_until
 from jobwire.cli import main, terminal
+from jobwire.ops import Operations
 from jobwire.protocol import metrics
 from jobwire.protocol.keys import Keys
 from tests.rows import over
@@ -223,6 +224,26 @@ def test_a_terminal_without_rich(
     assert lines[1].index("job id") == lines[2].index("r000") == lines[3].index("r001")
     assert lines[-1] == "the first 3; --limit 0 shows all"
     assert run(server, "kill", "--all", "-y", err=Screen()).stdout == "killed 121\n"
+
+
+def test_locks_are_shown_and_released(server: Server, client: Any) -> None:
+    """X-UNIQ-3: a lock is named by its digits, and released once, with a line in the journal."""
+    digest = "a" * 64
+    client.set(f"jobwire:unique:{digest}", "s", ex=600)
+    client.set(f"jobwire:unique:{'b' * 64}", "gone", ex=600)
+    gone, held = records(server, "unique")
+    assert (held["digest"], held["jid"], held["place"]) == (digest, "s", "schedule")
+    assert held["class"]
+    assert held["queue"]
+    assert 0 < held["expires_at"] - time.time() <= 601
+    assert (gone["class"], gone["place"]) == (None, None)
+    assert run(server, "unique").stdout.count("\n") == 2
+    assert "there may be more locks" in run(server, "unique", "--limit", "1").stderr
+    ended = run(server, "unlock", digest, digest, status=1)
+    assert ended.stdout == f"released {digest} of job s\n"
+    assert f"{digest} is not a lock; 'jobwire inspect unique' shows the locks" in ended.stderr
+    with Operations(server.url) as operations:
+        assert operations.journal()[0].target == f"lock {digest} of s"
 
 
 def test_changing(server: Server, client: Any) -> None:

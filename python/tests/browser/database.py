@@ -46,6 +46,7 @@ def fill(server: Server, workers: Workers) -> WorkerProcess:
     client.zadd("jobwire:unreadable", {b"[1]": AT})
     client.sadd("jobwire:paused", "low")
     _schedule(server)
+    client.set(f"jobwire:unique:{'a' * 64}", DIED, ex=3600)
     client.hset(f"it-{RETRIED}", mapping={"ex": 1, "c": "7", "rt": "1.5"})
     return second
 

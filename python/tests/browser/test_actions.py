@@ -96,6 +96,11 @@ def test_every_act_by_its_button(
     told(page, "was removed before it ran")
     assert database.RETRIED not in str(client.zrange("retry", 0, -1))
 
+    page.goto(f"{site}/locks")
+    press(page, f"Release the lock of {database.DIED}")
+    told(page, "is released")
+    assert not client.keys("jobwire:unique:*")
+
     page.goto(f"{site}/periodic")
     press(page, "Enable rates")
     told(page, "rates is enabled")

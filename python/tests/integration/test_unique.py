@@ -30,6 +30,7 @@ from jobwire import (
 from jobwire.application.config import FetchMode
 from jobwire.connection.sync import SyncRedis
 from jobwire.errors import ConfigError, MaybeWritten, NoReply, RedisRefused
+from jobwire.inspect import AsyncInspector
 from jobwire.inspect.sets import sweep_queue
 from jobwire.ops import Operations
 from jobwire.protocol.keys import Keys
@@ -636,6 +637,84 @@ def test_a_job_that_people_delete_releases_the_lock(server: Server, place: str, 
         assert job.enqueue(1)
         assert not inspector.delete(one) or how == "kill"
         assert len(locks(server)) == 1
+    app.close()
+
+
+def test_people_see_locks_with_their_jobs(server: Server) -> None:
+    """X-UNIQ-3: by place, in the limits; odd keys are not locks."""
+    app, job = app_with(server)
+    client: Any = server.client()
+    places = {}
+    for number, place in enumerate(["queue:default", "schedule", "retry", "private", "gone"]):
+        jid = job.enqueue_in(3600, number) if place == "schedule" else job.enqueue(number)
+        places[jid] = place
+        if place == "retry":
+            client.zadd("retry", {client.lpop("queue:default"): 5})
+        elif place == "private":
+            client.sadd("jobwire:owners", "a")
+            client.hset("jobwire:private:a", "1:default", client.lpop("queue:default"))
+        elif place == "gone":
+            client.lpop("queue:default")
+    client.set("jobwire:unique:odd", "x")
+    client.rpush(f"jobwire:unique:{'a' * 64}", "x")
+    client.set(f"jobwire:unique:{'b' * 64}", "x")
+    with Inspector(server.url) as inspector:
+        read = inspector.locks()
+        assert read.complete
+        found = {lock.jid: lock.job.place if lock.job else "gone" for lock in read.locks}
+        assert found == {**places, "x": "gone"}
+        assert [lock.jid for lock in read.locks] == sorted(found)
+        for lock in read.locks:
+            assert (lock.expires_in is None) == (lock.jid == "x")
+            alone = inspector.lock(lock.digest)
+            assert alone is not None
+            assert (alone.jid, alone.job) == (lock.jid, None)
+        some = inspector.locks(limit=2)
+        assert (len(some.locks), some.complete) == (2, False)
+        client.mset({f"other {number}": 1 for number in range(4000)})
+        assert not inspector.locks(examine=1).complete
+        assert inspector.lock("c" * 64) is None
+        (first, *_) = read.locks
+        assert inspector.unlock(first)
+        assert not inspector.unlock(first)
+        assert not client.exists(f"jobwire:unique:{first.digest}")
+
+    async def main() -> None:
+        async with AsyncInspector(server.url) as inspector:
+            (first, *_) = (await inspector.locks()).locks
+            assert (await inspector.lock(first.digest) or read.locks[0]).jid == first.jid
+            assert await inspector.unlock(first)
+
+    asyncio.run(main())
+    app.close()
+
+
+def test_the_lock_of_a_job_is_explained(server: Server) -> None:
+    """X-UNIQ-9: the job that has it, the job that waits for it, and neither."""
+    app, job = app_with(server)
+    client: Any = server.client()
+    first = str(job.enqueue(1))
+    running = job.options(unique=Unique(60, scope="while_running"))
+    waiting = [str(running.enqueue(2)), str(running.enqueue_in(60, 2))]
+    with Operations(server.url) as operations:
+
+        def lock_reasons(jid: str) -> list[str]:
+            reasons = operations.explain(jid).reasons
+            return [one.sentence for one in reasons if "lock" in one.code]
+
+        assert lock_reasons(waiting[0]) == []
+        client.set(f"jobwire:unique:{digest('Work', 'default', [2])}", waiting[0])
+        assert lock_reasons(first) == [
+            "It has the lock of its unique key for 60 s more, so duplicates are refused."
+        ]
+        assert lock_reasons(waiting[0]) == [
+            "It has the lock of its unique key, so no other job with this key runs."
+        ]
+        assert lock_reasons(waiting[1]) == [
+            f"It waits for the lock of job {waiting[0]}, which has the same unique key and runs."
+        ]
+        client.set(f"jobwire:unique:{digest('Work', 'default', [1])}", "another")
+        assert lock_reasons(first) == []
     app.close()
 
 

@@ -236,6 +236,26 @@ def unpark(
     return EXIT_OK if unparked.done else EXIT_NOT_FOUND
 
 
+@click.command()
+@click.argument("digests", metavar="LOCK...", nargs=-1, required=True)
+@change_options
+def unlock(digests: tuple[str, ...], url: str | None, namespace: str | None) -> int:
+    """Release locks of unique jobs, named as 'inspect unique' shows them.
+
+    The jobs stay where they are, and a second job with the same key is accepted. A job of
+    while_running may then run while the other one still does.
+    """
+    missing = []
+    with operating(url, namespace) as operations:
+        for digest in digests:
+            lock = operations.inspector.lock(digest)
+            if lock is not None and operations.unlock(lock):
+                click.echo(f"released {digest} of job {visible(lock.jid)}")
+            else:
+                missing.append(digest)
+    return not_found(missing, "a lock; 'jobwire inspect unique' shows the locks")
+
+
 def _signal_command(command: str, text: str) -> click.Command:
     @click.command(command, help=text)
     @click.argument("identities", metavar="[PROCESS]...", nargs=-1)
@@ -303,6 +323,7 @@ COMMANDS = [
     pause,
     unpause,
     unpark,
+    unlock,
     *_SIGNAL_COMMANDS,
     cancel,
     mark_deploy,

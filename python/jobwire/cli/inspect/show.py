@@ -186,6 +186,28 @@ def classes(**how: Any) -> int:
 
 
 @click.command()
+@click.option(
+    "-n",
+    "--limit",
+    type=click.IntRange(min=1),
+    default=1_000,
+    show_default=True,
+    help="Show at most this many.",
+)
+@click.option(
+    "--examine",
+    type=click.IntRange(min=1),
+    default=100_000,
+    show_default=True,
+    help="Examine at most this many keys for locks, and waiting jobs for those that have them.",
+)
+@view_options
+def unique(limit: int, examine: int, **how: Any) -> int:
+    """Show the locks of unique jobs, and the jobs that have them."""
+    return view(lambda inspector: views.unique(inspector, limit, examine, time.time()), **how)
+
+
+@click.command()
 @filter_options
 @view_options
 def works(**given: Any) -> int:
@@ -249,6 +271,7 @@ COMMANDS = [
     result,
     processes,
     classes,
+    unique,
     works,
     holdings,
     iterations,

@@ -18,6 +18,7 @@ from jobwire.inspect import (
     IterationState,
     QueueSummary,
     SetName,
+    UniqueLock,
 )
 from jobwire.inspect.formats import clean, cut, duration, iso
 from jobwire.ops import Operations
@@ -41,6 +42,7 @@ __all__ = [
     "queue",
     "queues",
     "stats",
+    "unique",
     "works",
 ]
 
@@ -50,6 +52,7 @@ _TITLES: dict[SetName, str] = {
     "dead": "Dead jobs",
     "unreadable": "Entries that are not jobs",
 }
+_PLACES = {"private": "fetched"}
 _BARS = "▁▂▃▄▅▆▇█"
 _BAR_WIDTH = 30  # terminal cells
 
@@ -308,6 +311,47 @@ def classes(inspector: Inspector) -> Table:
         lambda each: {"class": each[0], "processes": each[1]},
         empty="no process has announced a class",
     )
+
+
+def unique(inspector: Inspector, limit: int, examine: int, now: float) -> Table:
+    """Show the locks of unique jobs."""
+    locks = inspector.locks(limit=limit, examine=examine)
+    more = "there may be more locks: use a higher --limit or --examine"
+    return Table(
+        "Locks of unique jobs",
+        [
+            Column("time left", "right"),
+            Column("job id", style="cyan"),
+            Column("class", grow=True),
+            Column("queue"),
+            Column("in"),
+            Column("lock", fold=True),
+        ],
+        locks.locks,
+        lambda lock: (
+            "-" if lock.expires_in is None else duration(lock.expires_in),
+            clean(lock.jid),
+            clean(lock.job.display_class if lock.job else "-"),
+            clean(lock.job.queue if lock.job else "-"),
+            clean(_PLACES.get(lock.job.place, lock.job.place) if lock.job else "not found"),
+            clean(lock.digest),
+        ),
+        lambda lock: _lock_record(lock, now),
+        problems=() if locks.complete else (more,),
+        empty="none",
+    )
+
+
+def _lock_record(lock: UniqueLock, now: float) -> dict[str, Any]:
+    job = lock.job
+    return {
+        "digest": lock.digest,
+        "jid": lock.jid,
+        "expires_at": None if lock.expires_in is None else now + lock.expires_in,
+        "class": job.display_class if job else None,
+        "queue": job.queue if job else None,
+        "place": _PLACES.get(job.place, job.place) if job else None,
+    }
 
 
 def works(inspector: Inspector, only: Filter, now: float) -> Table:

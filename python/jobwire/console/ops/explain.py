@@ -12,6 +12,7 @@ from jobwire.inspect.processes import ProcessInfo
 from jobwire.inspect.reading import text
 from jobwire.protocol.heartbeat import BEAT_INTERVAL_S, LEASE_S
 from jobwire.protocol.keys import Keys
+from jobwire.protocol.unique import UNIQUE, lock_of
 from jobwire.text import counted, visible
 
 __all__ = ["Explanation", "Reason", "explain"]
@@ -84,6 +85,7 @@ def _reasons(facts: JobFacts) -> Iterator[Reason]:
                 yield _unreadable(one.job)
             case _:
                 yield from _queued(one, facts)
+    yield from _lock(facts)
     outside = [one for one in facts.places if one.place not in ("held", "running")]
     if len(outside) > 1 or (outside and len(outside) < len(facts.places)):
         named = ", ".join(dict.fromkeys(visible(text(one.place)) for one in facts.places))
@@ -421,6 +423,26 @@ def _not_found(facts: JobFacts) -> Iterator[Reason]:
             "not-found",
             "No place has a job with this id: it has ended, was deleted, or was never pushed here.",
             "check the id, the server and the namespace; 'jobwire journal' shows deletions",
+        )
+
+
+def _lock(facts: JobFacts) -> Iterator[Reason]:
+    """Yield what the lock of a unique job does."""
+    lock = facts.lock
+    if lock is None:
+        return
+    described = lock_of(facts.places[0].job.fields.get(UNIQUE))
+    while_running = described is not None and described.scope == "while_running"
+    if lock.jid == facts.jid:
+        left = "" if lock.expires_in is None else f" for {lock.expires_in:,.0f} s more"
+        effect = "no other job with this key runs" if while_running else "duplicates are refused"
+        yield Reason("has-lock", f"It has the lock of its unique key{left}, so {effect}.")
+    elif while_running:
+        holder = visible(text(lock.jid))
+        yield Reason(
+            "waits-for-lock",
+            f"It waits for the lock of job {holder}, which has the same unique key and runs.",
+            f"wait for its end; jobwire inspect job {holder}",
         )
 
 

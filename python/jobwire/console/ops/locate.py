@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from jobwire.console.ops.selection import SETS, place_size
+from jobwire.inspect import locks, progress
 from jobwire.inspect import processes as process_reading
-from jobwire.inspect import progress
 from jobwire.inspect.entry import QUEUE, Entry, SetName, entry
+from jobwire.inspect.locks import UniqueLock
 from jobwire.inspect.processes import ProcessInfo, private_owners
 from jobwire.inspect.progress import IterationState
 from jobwire.inspect.reading import ask, items, name, raw, score, text, whole
@@ -21,6 +22,7 @@ from jobwire.inspect.sets import find_in_set, set_key
 from jobwire.inspect.summary import members
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.reliable import private_queue
+from jobwire.protocol.unique import UNIQUE, lock_of
 from jobwire.protocol.wire import ErrorReply, Op, command
 
 __all__ = ["JobFacts", "QueueFacts", "Whereabouts", "collect"]
@@ -87,6 +89,7 @@ class JobFacts:
         leases: Identity of a process to the seconds until its lease ends.
         iteration: Its state, if it is an iterable job that has begun.
         cut_queues: Names of queues and sets too long to examine as a whole.
+        lock: The lock of its key, if it is a unique job and some job has the lock.
     """
 
     jid: str
@@ -97,6 +100,7 @@ class JobFacts:
     leases: Mapping[str, float]
     iteration: IterationState | None = None
     cut_queues: Sequence[str] = ()
+    lock: UniqueLock | None = None
 
 
 def collect(
@@ -151,6 +155,8 @@ def collect(
     wanted = {one.queue for one in places if one.queue} | _neighbours(places, registered)
     states = yield from progress.states(keys, [jid] if jid.isprintable() else [])
     facts = yield from _queue_facts(keys, sorted(wanted), {*names})
+    described = next(filter(None, (lock_of(one.job.fields.get(UNIQUE)) for one in places)), None)
+    held = yield from locks.locks_of(keys, [described.digest] if described else [])
     leases = yield from _leases(keys, {one.identity for one in registered} | {*_owners(places)})
     return JobFacts(
         jid=jid,
@@ -161,6 +167,7 @@ def collect(
         leases=leases,
         iteration=next(iter(states), None),
         cut_queues=cut,
+        lock=next(iter(held), None),
     )
 
 

@@ -46,6 +46,7 @@ from jobwire.console.ops.undo import Deleted, Undone, UndoRecord
 from jobwire.errors import ConfigError, JobwireError, NoReply
 from jobwire.inspect.entry import QUEUE, Entry, SetName
 from jobwire.inspect.filters import Filter
+from jobwire.inspect.locks import UniqueLock
 from jobwire.inspect.progress import reported
 from jobwire.inspect.sync import Inspector
 from jobwire.protocol.iteration import Cancellation
@@ -475,6 +476,11 @@ class Operations:
         return Unparked(done, seen - done)
 
     # -- actions on queues, processes and others
+
+    def unlock(self, lock: UniqueLock) -> bool:
+        """Release the lock of a unique job; see `Inspector.unlock`."""
+        target = f"lock {lock.digest} of {lock.jid}"
+        return self._act("unlock", target, lambda: self.inspector.unlock(lock))
 
     def pause(self, queue: str) -> bool:
         """Tell jobwire's workers to leave a queue alone; see `Inspector.pause`."""

@@ -12,6 +12,7 @@ from jobwire.console.web.actions import bulk as on_many
 from jobwire.console.web.actions import deployments as on_deployments
 from jobwire.console.web.actions import entries as on_entries
 from jobwire.console.web.actions import iterations as on_iterations
+from jobwire.console.web.actions import locks as on_locks
 from jobwire.console.web.actions import periodic as on_periodic
 from jobwire.console.web.actions import processes as on_processes
 from jobwire.console.web.actions import queues as on_queues
@@ -29,6 +30,7 @@ from jobwire.console.web.pages import (
     iterations,
     job,
     journal,
+    locks,
     overview,
     periodic,
     queues,
@@ -97,6 +99,7 @@ PAGES: Sequence[Address] = (
     Address("/classes", classes.show_all),
     Address("/classes/{name:path}", classes.show),
     Address("/iterations", iterations.show),
+    Address("/locks", locks.show),
     Address("/periodic", periodic.show_all),
     Address("/periodic/{name:path}", periodic.show),
     Address("/search", search.show),
@@ -124,6 +127,7 @@ ACTIONS: Sequence[Action] = (
     Action("stop", on_processes.signal("stop")),
     Action("dump", on_processes.signal("dump")),
     Action("cancel", on_iterations.cancel),
+    Action("unlock", on_locks.unlock),
     Action("mark_deploy", on_deployments.mark),
     Action("enable_periodic", on_periodic.enable),
     Action("disable_periodic", on_periodic.disable),
@@ -140,6 +144,7 @@ MENU: Sequence[MenuItem] = (
     MenuItem("busy", "Busy", lambda fleet: sum(process.busy for process in fleet.processes)),
     MenuItem("held", "Fetched"),
     MenuItem("iterations", "Iterations"),
+    MenuItem("locks", "Locks"),
     MenuItem("periodic", "Periodic"),
     MenuItem("retries", "Retries", lambda fleet: fleet.sets["retry"], begins=True),
     MenuItem("scheduled", "Scheduled", lambda fleet: fleet.sets["scheduled"]),

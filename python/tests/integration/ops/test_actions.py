@@ -34,6 +34,7 @@ def prepare(client: Any) -> None:
     client.zadd("retry", {payload(f"r{number}", retry_count=2): number for number in range(5)})
     client.lpush("queue:q", payload("q"))
     client.zadd("jobwire:parked", {payload("parked"): 1})
+    client.set(f"jobwire:unique:{'a' * 64}", "q")
     client.sadd("queues", "q")
     client.sadd("processes", IDENTITY)
     client.hset(IDENTITY, mapping={"info": '{"queues":["q"]}', "busy": 0, "beat": NOW})
@@ -58,6 +59,7 @@ CALLS: dict[Action, Callable[[Operations], Any]] = {
     "pause": lambda ops: ops.pause("q"),
     "unpause": lambda ops: (ops.inspector.pause("q"), ops.unpause("q")),
     "unpark": lambda ops: ops.unpark(),
+    "unlock": lambda ops: ops.unlock(ops.inspector.locks().locks[0]),
     "cancel": lambda ops: ops.cancel("abc"),
     "mark_deploy": lambda ops: ops.mark_deploy("v1"),
     "quiet": lambda ops: ops.quiet(IDENTITY),

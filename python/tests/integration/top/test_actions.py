@@ -154,8 +154,8 @@ STEPS: dict[Action, Step] = {
     "enqueue_periodic": periodic("nightly", "a"),
     "remove_periodic": periodic("nightly", "x", "y"),
 }
-# A schedule comes from a file or an application, and parked jobs have no screen.
-NO_KEYS = {"load_periodic", "migrate_periodic", "unpark"}
+# A schedule comes from a file or an application; parked jobs and locks have no screen.
+NO_KEYS = {"load_periodic", "migrate_periodic", "unpark", "unlock"}
 
 
 # Actions that share the key of another one.

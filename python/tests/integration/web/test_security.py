@@ -94,6 +94,7 @@ def world(server: Server, app: WebApp) -> threading.Event:
     client.hset(f"{IDENTITY}:work", "t1", json.dumps(running))
     client.hset("it-walk", mapping={"ex": 1, "c": "7", "rt": "1.5"})
     client.sadd("queues", "paused")
+    client.set(f"jobwire:unique:{'a' * 64}", "q1", ex=60)
     with PeriodicJobs(server.url) as jobs:
         for name in ("nightly", "halted"):
             jobs.save(PeriodicEntry(name=name, cron="0 3 * * *", job="A"))
