@@ -156,7 +156,7 @@ def unlinked(text: str) -> str:
 
 
 def drawn(text: str, place: str, shown: dict[str, str]) -> str:
-    """Return a page with the drawings of its Mermaid diagrams, one for each color scheme.
+    """Return a page with the drawings of its Mermaid diagrams.
 
     Raises:
         SystemExit: A diagram has changed since it was drawn.
@@ -166,17 +166,12 @@ def drawn(text: str, place: str, shown: dict[str, str]) -> str:
         if match["kind"] != "mermaid":
             return match[0]
         name = hashlib.sha1(match["code"].encode()).hexdigest()[:12]
-        images = []
-        for theme, scheme in (("dark", "dark"), ("default", "light")):
-            source = f"docs/diagrams/{name}-{theme}.svg"
-            if not (ROOT / source).is_file():
-                raise SystemExit(f"site: {source}: a diagram has changed; run .ci/site --diagrams")
-            shown[source] = _shown_place(source)
-            goal = os.path.relpath(shown[source], os.path.dirname(place) or ".")
-            images.append(
-                f"![diagram, with the text of the section above it]({goal}#only-{scheme})"
-            )
-        return "".join(images)
+        source = f"docs/diagrams/{name}.svg"
+        if not (ROOT / source).is_file():
+            raise SystemExit(f"site: {source}: a diagram has changed; run .ci/site --diagrams")
+        shown[source] = _shown_place(source)
+        goal = os.path.relpath(shown[source], os.path.dirname(place) or ".")
+        return f"![diagram, with the text of the section above it]({goal})"
 
     return FENCE.sub(drawing, text)
 
