@@ -199,6 +199,22 @@ def _command(tier: str, arguments: Sequence[str]) -> list[str]:
     return [*pytest, *arguments]
 
 
+def _compile(tier: str) -> None:
+    """Compile the tests of a fresh clone, which each of the processes would else do for itself."""
+    tests = ROOT / "python" / "tests"
+    if any(tests.glob("unit/__pycache__/*-pytest-*.pyc")):
+        return
+    collect = [sys.executable, "-m", "pytest", f"--tier={tier}", "--collect-only", "-qq"]
+    others = [tests / "unit", tests / "property", ROOT / "conformance" / "tests"]
+    halves: list[list[Path]] = [[tests / "integration"], others]
+    running = [
+        subprocess.Popen([*collect, *map(str, half)], cwd=ROOT, stdout=subprocess.DEVNULL)
+        for half in halves
+    ]
+    for process in running:
+        process.wait()
+
+
 def _protocol_is_covered(data: Path) -> bool:
     """Tell whether the tests ran through every branch of jobwire.protocol; print the others."""
     coverage = [sys.executable, "-m", "coverage"]
@@ -228,8 +244,10 @@ def main(arguments: Sequence[str]) -> int:
     if covers:
         data.mkdir()
         environment["JOBWIRE_COVERAGE"] = str(data)
-    options = [*_OPTIONS.get(tier, _BESIDE), f"--tier={tier}", f"--record={record}"]
     began = time.monotonic()
+    if not more:
+        _compile(tier)
+    options = [*_OPTIONS.get(tier, _BESIDE), f"--tier={tier}", f"--record={record}"]
     try:
         status = subprocess.run(
             _command(tier, [*options, *more]), cwd=ROOT, env=environment

@@ -3,7 +3,8 @@
 A test belongs to the first tier whose rule it keeps; its markers say which:
 
 - no marker: in this process, or with one server; no bound in wall time; below 2 s of CPU
-- `process`: starts a process of ours, or takes over a second
+- `process`: starts a process of ours, takes over a second, or is of the web page, whose tests cost
+  a sixth of all and are seldom what a change breaks
 - any other of `RELEASE`: only in the release check
 
 Some markers are set here. `tests.gate` reads the record and judges by it.
@@ -38,6 +39,7 @@ _BY_DIRECTORY = {
     "chaos": "guarantee",
     "faults": "guarantee",
     "integration/scripts": "guarantee",
+    "integration/web": "process",
     "interop": "interop",
 }
 _GUARANTEE = re.compile(r"\b(?:REL|GUAR)-[0-9]")

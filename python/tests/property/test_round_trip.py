@@ -18,6 +18,8 @@ from tests.profiles import examples
 from tests.schema_strategies import TEXT, payloads, text
 from tests.schemas import problems
 
+pytestmark = pytest.mark.process
+
 GENERATIONS = ("6.4", "7.3", "8.1")
 
 

@@ -20,6 +20,8 @@ from tests.rows import over
 from tests.schema_strategies import TEXT, VALUES, payloads, text
 from tests.schemas import ABSENT, blames, mutant, problems
 
+pytestmark = pytest.mark.process
+
 NOW = 1795192067.25
 Generation = Literal[7, 8]
 GENERATION = pytest.mark.parametrize("generation", [7, 8])
