@@ -19,8 +19,8 @@ from jobwire.protocol.payload import edit
 from jobwire.protocol.promotion import promoted
 from jobwire.protocol.pushing import detect_generation
 from jobwire.protocol.times import Generation, epoch
-from jobwire.protocol.unique import held_by, removing, script_unlock
-from jobwire.protocol.wire import Arg, Batch, Op, Script, command
+from jobwire.protocol.unique import held_by, removing, script_kill
+from jobwire.protocol.wire import Arg, Batch, Command, Op, Script, command
 
 __all__ = [
     "Action",
@@ -377,7 +377,14 @@ def _kill(keys: Keys, key: str, dead_limits: DeadSetLimits) -> PageAct:
     def act(page: Sequence[Entry]) -> Op[tuple[int, int]]:
         moved = 0
         members: dict[str, list[bytes]] = {}
+        unique: list[Command | Script] = []
         for one in page:
+            if (held := held_by(one.payload)) is not None and not one.fault:
+                step = script_kill(
+                    *(keys, *held), place=key, text=one.payload, dead_limits=dead_limits
+                )
+                unique.append(step)
+                continue
             target = dead_key(keys, one.fault) if one.fault else keys.dead
             members.setdefault(target, []).append(one.payload)
         for target, payloads in members.items():
@@ -387,10 +394,8 @@ def _kill(keys: Keys, key: str, dead_limits: DeadSetLimits) -> PageAct:
                 [dead_limits.now, dead_limits.oldest, dead_limits.limit, *payloads],
             )
             moved += len(killed)
-            # After the step that kills: until then the lock belongs to a job that may run.
-            locks = [held for text in killed if (held := held_by(text)) is not None]
-            if locks:
-                yield Batch([script_unlock(keys, *held) for held in locks])
+        if unique:
+            moved += sum((yield Batch(unique, atomic=True)))
         return moved, 0
 
     return kill_again if key == keys.dead else act

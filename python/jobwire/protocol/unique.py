@@ -13,6 +13,7 @@ import msgspec
 
 from jobwire.errors import ConfigError
 from jobwire.protocol import active_job
+from jobwire.protocol.dead_set import DeadSetLimits
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.wire import Command, Script, command
 
@@ -31,6 +32,7 @@ __all__ = [
     "lock_of",
     "milliseconds",
     "removing",
+    "script_kill",
     "script_lock",
     "script_unlock",
 ]
@@ -246,6 +248,27 @@ def script_unlock(keys: Keys, key: str, jid: str, *, place: str = "", text: byte
     """
     names = [keys.unique(key), place] if place else [keys.unique(key)]
     return Script("unlock", names, [jid, text])
+
+
+def script_kill(
+    keys: Keys, key: str, jid: str, *, place: str, text: bytes, dead_limits: DeadSetLimits
+) -> Script:
+    """Return the step that moves a job from a sorted set to the dead set, without its lock.
+
+    [X-UNIQ-8]
+
+    Args:
+        keys: Key names.
+        key: The digest.
+        jid: The job.
+        place: Key of its set.
+        text: The payload there.
+        dead_limits: The time of its death, and the limits of the dead set.
+
+    The reply is 1 if the job was there, otherwise 0.
+    """
+    limits = (dead_limits.now, dead_limits.oldest, dead_limits.limit)
+    return Script("unlock", [keys.unique(key), place, keys.dead], [jid, text, *limits])
 
 
 def milliseconds(seconds: float) -> int:

@@ -628,6 +628,9 @@ def test_a_job_that_people_delete_releases_the_lock(server: Server, place: str, 
             assert operations.delete(one).count == 1
         elif how == "kill" and not queued:
             assert inspector.kill(one)
+            assert client.zrange("dead", 0, -1) == [one.payload]
+            assert not client.zscore(place, one.payload)
+            assert not inspector.kill(one)
         elif queued:
             steps = sweep_queue(Keys(), "default", now=0, only=Filter())
             assert inspector.redis.run(steps).done == 2
@@ -715,6 +718,29 @@ def test_the_lock_of_a_job_is_explained(server: Server) -> None:
         ]
         client.set(f"jobwire:unique:{digest('Work', 'default', [1])}", "another")
         assert lock_reasons(first) == []
+    app.close()
+
+
+def test_a_kill_that_comes_too_late_releases_nothing(server: Server) -> None:
+    """X-UNIQ-8: the job may run by now; of many jobs those that were there die."""
+    app, job = app_with(server)
+    client: Any = server.client()
+    jids = [str(job.enqueue_in(3600, number)) for number in range(3)]
+    client.zadd("schedule", {b'{"class":"Plain","jid":"p","args":[],"queue":"default"}': 1})
+    with Inspector(server.url) as inspector:
+        gone = inspector.find("schedule", jids[0])
+        assert gone is not None
+        client.zrem("schedule", gone.payload)
+        assert not inspector.kill(gone)
+        assert jids[0] in locks(server).values()
+        client.set("dead", "x")
+        with pytest.raises(RedisRefused, match="dead is not a sorted set"):
+            inspector.sweep("schedule", "kill", only=Filter(class_name="Work"))
+        assert client.zcard("schedule") == 3
+        client.delete("dead")
+        assert inspector.sweep("schedule", "kill", only=Filter()).done == 3
+    assert set(locks(server).values()) == {jids[0]}
+    assert (client.zcard("schedule"), client.zcard("dead")) == (0, 3)
     app.close()
 
 

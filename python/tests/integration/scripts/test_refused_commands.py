@@ -26,7 +26,7 @@ from jobwire.protocol.promotion import promote_batch
 from jobwire.protocol.pushing import push
 from jobwire.protocol.reliable import fetch, put_back, recover
 from jobwire.protocol.results import ResultToStore
-from jobwire.protocol.unique import Lock, script_unlock
+from jobwire.protocol.unique import Lock, script_kill, script_unlock
 from jobwire.protocol.wire import Op
 from tests.integration.scripts.shell import (
     FINISHES,
@@ -132,6 +132,11 @@ def a_unique_deletion(shell: Shell) -> Op[Any]:
     return one(script_unlock(KEYS, LOCK.digest, jid, place=place, text=JOB))
 
 
+def a_kill(shell: Shell) -> Op[Any]:
+    shell.plain.zadd(KEYS.retry, {JOB: 5})
+    return one(script_kill(KEYS, LOCK.digest, "j", place=KEYS.retry, text=JOB, dead_limits=LIMITS))
+
+
 ACTS: dict[str, Callable[[Shell], Op[Any]]] = {
     **{name: held(lambda field, n=name: one(outcome(n, field))) for name in OUTCOMES},  # type: ignore[misc]
     "fetch": a_fetch,
@@ -144,6 +149,7 @@ ACTS: dict[str, Callable[[Shell], Op[Any]]] = {
     "cancel": a_cancellation,
     "lock": a_unique_push,
     "unlock": a_unique_deletion,
+    "kill": a_kill,
     "periodic_tick": a_tick,
     "periodic_load": a_load,
     "periodic_status": a_switch,
@@ -152,10 +158,13 @@ ACTS: dict[str, Callable[[Shell], Op[Any]]] = {
 # These only read, or only forget counts.
 WITHOUT_JOBS = {"forget", "periodic_due", "periodic_look"}
 SCRIPTS = {path.stem: path.read_text("utf-8") for path in resources.path("lua").glob("*.lua")}
+SCRIPT_OF = {"kill": "unlock"}  # others: finish
 CASES = [
     (name, command)
-    for name in sorted({*SCRIPTS, *FINISHES, "next"} - WITHOUT_JOBS)
-    for command in sorted(set(CALL.findall(SCRIPTS.get(name, SCRIPTS["finish"]))))
+    for name in sorted({*SCRIPTS, *FINISHES, "next", "kill"} - WITHOUT_JOBS)
+    for command in sorted(
+        set(CALL.findall(SCRIPTS.get(name, SCRIPTS[SCRIPT_OF.get(name, "finish")])))
+    )
 ]
 
 
