@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from jobwire.inspect.filters import Filter
     from jobwire.inspect.sync import Inspector
     from jobwire.protocol.iteration import Cursor
+    from jobwire.protocol.limits import Limit
     from jobwire.protocol.normalize import Options
     from jobwire.protocol.payload import Job
     from jobwire.protocol.progress import JobProgress
@@ -85,6 +86,7 @@ __all__ = [
     "JobType",
     "JobwireError",
     "Launcher",
+    "Limit",
     "MalformedPayload",
     "MaybeWritten",
     "NoReply",
@@ -127,6 +129,7 @@ _HOMES = {
     "JobProgress": "protocol.progress",
     "JobType": "application.jobtype",
     "Launcher": "worker.process.launcher",
+    "Limit": "protocol.limits",
     "Options": "protocol.normalize",
     "PendingPushes": "application.push_buffer",
     "PushBuffer": "application.push_buffer",

@@ -54,10 +54,10 @@ def test_calls_of_the_reference_keep_the_contracts(call: Script) -> None:
 
 
 def test_every_script_has_a_contract() -> None:
-    """LUA-4: except for those of periodic and of unique jobs, which are of annexes."""
+    """LUA-4: except for those of periodic jobs, limits and unique jobs, which are of annexes."""
     without = {name for name in scripts() if contracts.fault(name, [], []) is None}
-    periodic = {name for name in scripts() if name.startswith("periodic_")}
-    assert without == {*periodic, "lock", "unlock"}
+    others = {name for name in scripts() if name.startswith(("periodic_", "limit_"))}
+    assert without == {*others, "lock", "unlock"}
 
 
 def test_the_first_wrong_value_is_named() -> None:

@@ -263,6 +263,10 @@ NOT_MODELLED = {
     "forget": "it changes the counts of returned jobs only, and the model has no counts",
     "cancel": "it removes a job that waits, as an operator can, and the model has no operators",
     "lock": "it pushes, as a client does, and the model begins with jobs that are in Redis",
+    **dict.fromkeys(
+        ("limit_take", "limit_free", "limit_rate"),
+        "its keys are of an annex; it moves a job as a promotion does",
+    ),
     "unlock": "it removes a job that waits, as an operator can, and the model has no operators",
     **dict.fromkeys(
         (f"periodic_{name}" for name in ("due", "load", "look", "migrate", "status", "tick")),

@@ -18,6 +18,7 @@ from jobwire.application.signature import Signature
 from jobwire.errors import ConfigError, InvalidJob
 from jobwire.protocol.arguments import check_args
 from jobwire.protocol.iteration import Cancellation
+from jobwire.protocol.limits import Limit
 from jobwire.protocol.normalize import Options, check_options
 from jobwire.protocol.payload import VERSION
 from jobwire.protocol.results import Result
@@ -98,7 +99,7 @@ class JobType(Generic[P, R]):
         self.exhausted_hook: ExhaustedHook | None = None
         self.is_async = is_async(function)
         self.parameters = self._parameters()
-        self._place_unique()
+        self._place_keys()
         self.__doc__ = function.__doc__
         self.__wrapped__ = function
 
@@ -130,7 +131,7 @@ class JobType(Generic[P, R]):
         if on_commit is not None:
             changed.on_commit = on_commit
         changed.defaults = {**self.defaults, **options}
-        changed._place_unique()
+        changed._place_keys()
         check_redelivery(self.name, self.redeliver, changed.defaults)
         return changed
 
@@ -304,12 +305,13 @@ class JobType(Generic[P, R]):
         """Return `args` of the payload for a call."""
         return self.parameters.bind(args, kwargs)
 
-    def _place_unique(self) -> None:
-        """Replace the names in a unique key, which a payload does not have, with positions."""
-        unique = self.defaults.get("unique")
-        if isinstance(unique, Unique) and isinstance(unique.by, tuple):
-            by = self.parameters.positions(unique.by)
-            self.defaults["unique"] = replace(unique, by=by)
+    def _place_keys(self) -> None:
+        """Replace the names in keys of options, which a payload does not have, with positions."""
+        for option in ("unique", "limit"):
+            wish = self.defaults.get(option)
+            if isinstance(wish, Unique | Limit) and isinstance(wish.by, tuple):
+                by = self.parameters.positions(wish.by, option)
+                self.defaults[option] = replace(wish, by=by)
 
     def _options(self) -> Options:
         return self.defaults  # type: ignore[return-value]  # checked by the definition

@@ -66,11 +66,12 @@ class Parameters:
             codecs = self._resolved()
         return self._encoded(values, codecs) if codecs else values
 
-    def positions(self, names: Sequence[str | int]) -> tuple[int, ...]:
+    def positions(self, names: Sequence[str | int], option: str) -> tuple[int, ...]:
         """Return the positions of parameters in the list of a payload.
 
         Args:
             names: Names, or positions, which stay as they are.
+            option: The option that has them, for the error.
 
         Raises:
             ConfigError: The function has no such parameter.
@@ -83,7 +84,7 @@ class Parameters:
         for name in names:
             if isinstance(name, str) and name not in known:
                 raise ConfigError(
-                    f"job {self._name!r}: unique by {name!r} is not a parameter of the function; "
+                    f"job {self._name!r}: {option} by {name!r} is not a parameter of the function; "
                     f"known: {', '.join(known) or 'none'}"
                 )
         return tuple(known.index(name) if isinstance(name, str) else name for name in names)

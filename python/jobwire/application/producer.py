@@ -32,6 +32,7 @@ from jobwire.protocol.compression import compress
 from jobwire.protocol.expiry import EXPIRES_AT
 from jobwire.protocol.iteration import Cancellation
 from jobwire.protocol.keys import Keys
+from jobwire.protocol.limits import LIMIT
 from jobwire.protocol.normalize import (
     FAILURE_FIELDS,
     AsyncClientMiddleware,
@@ -545,7 +546,7 @@ class Producer:
         generation: Generation,
     ) -> Template | None:
         """Return the template for jobs like this one; None if their options cannot be a key."""
-        if "expires_in" in options or "unique" in options:  # each job has a field of its own
+        if not _VARYING.isdisjoint(options):  # each job has a field of its own
             return None
         values = options.values()
         # The key has the types, because True is equal to 1.
@@ -595,8 +596,10 @@ class Producer:
         return finalize(item, now=now, generation=generation)
 
 
+# Options that make such fields.
+_VARYING = frozenset(["expires_in", "unique", "limit"])
 # Fields whose values differ between jobs of one push.
-_OWN_FIELDS = frozenset([EXPIRES_AT, UNIQUE])
+_OWN_FIELDS = frozenset([EXPIRES_AT, UNIQUE, LIMIT])
 # Fields that parameters set.
 _PARAMETERS = frozenset(["class", "args", "jid", "at", "queue", "retry"])
 # Fields that a push leaves out or replaces. [PAY-14] [PUSH-3]

@@ -44,6 +44,7 @@ class Keys:
     handed_over: str = field(init=False)  # STRING counter of jobs left to others [X-CLASS-7]
     lost: str = field(init=False)  # STRING counter of outcomes that came too late [REL-23]
     cancelled: str = field(init=False)  # ZSET jid -> time of the cancellation [X-CANCEL-1]
+    limits: str = field(init=False)  # ZSET limit as JSON -> its last use, ms [X-LIMIT-3]
     journal: str = field(init=False)  # STREAM of the changes that people made [KEY-5]
 
     def __post_init__(self) -> None:
@@ -72,6 +73,7 @@ class Keys:
             ("handed_over", "jobwire:stat:handed_over"),
             ("lost", "jobwire:stat:lost"),
             ("cancelled", "jobwire:cancelled"),
+            ("limits", "jobwire:limits"),
             ("journal", "jobwire:journal"),
         ):
             object.__setattr__(self, name, self.namespace + key)
@@ -132,6 +134,10 @@ class Keys:
     def unique(self, digest: str) -> str:
         """STRING of the id of the job that has the lock of a key. [X-UNIQ-3]"""
         return f"{self.namespace}jobwire:unique:{digest}"
+
+    def limit(self, ident: str, part: str) -> str:
+        """ZSET, HASH or STRING of the slots, the line and the times of a limit. [X-LIMIT-3]"""
+        return f"{self.namespace}jobwire:limit:{ident}:{part}"
 
     def task(self, jid: str) -> str:
         """HASH of the record of a task of Django that keeps its result. [KEY-5]"""

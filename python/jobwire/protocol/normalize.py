@@ -14,6 +14,7 @@ import msgspec
 from jobwire.errors import InvalidJob
 from jobwire.protocol.arguments import StrictArgs, check_args, check_value
 from jobwire.protocol.expiry import EXPIRES_AT
+from jobwire.protocol.limits import LIMIT, Limit, described
 from jobwire.protocol.payload import encode
 from jobwire.protocol.results import KEEP, MAX_KEEP_S
 from jobwire.protocol.times import Generation, epoch, stamp
@@ -83,6 +84,9 @@ class Options(TypedDict, total=False):
     unique: Unique | float | None
     """The wish that no two jobs with the same arguments exist at a time; a number: seconds after
     which another one is accepted in any case. See `Unique`. None: there may be many."""
+    limit: Limit | None
+    """So many jobs at once, or in a time, of all that share the name; see `Limit`. None: no
+    limit."""
     log_level: str | int
     """Log level while Sidekiq runs this job; jobwire's worker stores it but does not use it."""
 
@@ -164,7 +168,7 @@ def build(
         item[EXPIRES_AT] = (now if at is None else at) + expires_in
     if (keep := item.pop("keep_result", None)) is not None:
         item[KEEP] = keep
-    unique = item.pop("unique", None)
+    unique, limit = item.pop("unique", None), item.pop("limit", None)
     item.update(fields or {})
     checked = check_args(args, strict=strict)
     if at is None:
@@ -176,6 +180,11 @@ def build(
             item[UNIQUE] = declared(item, unique)
         except ValueError as error:
             raise InvalidJob("X-UNIQ-1", "unique", str(error)) from error
+    if limit is not None:
+        try:
+            item[LIMIT] = described(item, limit)
+        except ValueError as error:
+            raise InvalidJob("X-LIMIT-1", "limit", str(error)) from error
     created_at = item.pop("created_at", None)
     item["jid"] = jid
     item["created_at"] = stamp(now, generation) if created_at is None else created_at
@@ -279,6 +288,10 @@ def _unique(value: object) -> str:
     return f"{problem}, or Unique(...)" if (problem := _seconds(value)) else ""
 
 
+def _limit(value: object) -> str:
+    return "" if value is None or isinstance(value, Limit) else "is not a Limit(...)"
+
+
 def _flag(value: object) -> str:
     return "" if value is None or isinstance(value, bool) else "is not True or False"
 
@@ -317,5 +330,6 @@ _CHECKS: dict[str, Callable[[object], str]] = {
     "keep_result": _seconds,
     "expires_in": _seconds,
     "unique": _unique,
+    "limit": _limit,
     "log_level": _log_level,
 }

@@ -12,7 +12,7 @@ from jobwire.protocol.payload import Job, edit
 from jobwire.protocol.results import ResultToStore
 from jobwire.protocol.retry import Discard, Kill, Retry
 from jobwire.protocol.unique import UNIQUE, lock_of
-from jobwire.protocol.wire import Command
+from jobwire.protocol.wire import Command, Script
 
 __all__ = ["DONE", "Counted", "NextJob", "Outcome", "Place", "after_decision", "ending", "put_off"]
 
@@ -52,7 +52,8 @@ class Outcome(msgspec.Struct, frozen=True):  # quicker to make than a dataclass
         unlocks: Digest of the lock to release, and the job that must have it. [X-UNIQ-7]
         next: The job to push if this one was still held. [REL-2]
         queue: The queue, if it is another one than that of the job. [X-CLASS-4]
-        after: Sent right after the step: deletes the data that the job leaves in Redis.
+        after: Sent right after the step: deletes the data that the job leaves in Redis, or frees
+            its slot of a limit. [X-LIMIT-5]
     """
 
     place: Place = ""
@@ -62,7 +63,7 @@ class Outcome(msgspec.Struct, frozen=True):  # quicker to make than a dataclass
     cancelled: str = ""
     result: ResultToStore | None = None
     unlocks: tuple[str, str] | None = None
-    after: Sequence[Command] = ()
+    after: Sequence[Command | Script] = ()
     queue: str = ""
     next: NextJob | None = None
 

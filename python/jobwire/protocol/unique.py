@@ -20,11 +20,15 @@ from jobwire.protocol.wire import Command, Script, command
 __all__ = [
     "DIGEST",
     "UNIQUE",
+    "By",
     "Duplicate",
     "Lock",
     "Refused",
     "Scope",
     "Unique",
+    "canonical",
+    "check_by",
+    "chosen",
     "declared",
     "digest",
     "held_by",
@@ -96,13 +100,7 @@ class Unique:
         ):
             if value not in known:
                 raise ConfigError(f"unique: {name} {value!r} is not one of {', '.join(known)}")
-        if self.by is not None and not callable(self.by):
-            words = isinstance(self.by, str) or not isinstance(self.by, Sequence)
-            if words or not all(type(one) in (str, int) for one in self.by):
-                raise ConfigError(
-                    f"unique: by {self.by!r} is not a function and not a list of names or positions"
-                )
-            object.__setattr__(self, "by", tuple(self.by))
+        object.__setattr__(self, "by", check_by("unique", self.by))
 
 
 class Lock(msgspec.Struct, frozen=True):
@@ -132,7 +130,32 @@ def digest(class_name: str, queue: str, values: object) -> str:
     Raises:
         ValueError: JSON has no form for a value.
     """
-    return hashlib.sha256(_encode([class_name, queue, values])).hexdigest()
+    return hashlib.sha256(canonical([class_name, queue, values])).hexdigest()
+
+
+def canonical(value: object) -> bytes:
+    """Return the text of a JSON value that all clients write alike.
+
+    Raises:
+        ValueError: JSON has no form for it.
+    """
+    return _encode(value)
+
+
+def check_by(option: str, by: By | None) -> By | None:
+    """Return the arguments that an option chooses, a list as a tuple.
+
+    Raises:
+        ConfigError: `by` is not a function and not a list of names or positions.
+    """
+    if by is None or callable(by):
+        return by
+    words = isinstance(by, str) or not isinstance(by, Sequence)
+    if words or not all(type(one) in (str, int) for one in by):
+        raise ConfigError(
+            f"{option}: by {by!r} is not a function and not a list of names or positions"
+        )
+    return tuple(by)
 
 
 def declared(item: Mapping[str, Any], wish: Unique | float) -> dict[str, Any]:
@@ -145,11 +168,16 @@ def declared(item: Mapping[str, Any], wish: Unique | float) -> dict[str, Any]:
     class_name, args = item["class"], item["args"]
     if (described := active_job.inner(item)) is not None:  # its own id differs in each job
         class_name, args = described["job_class"], described.get("arguments") or []
-    key = digest(class_name, item["queue"], _chosen(unique.by, args))
+    key = digest(class_name, item["queue"], chosen(unique.by, args))
     return {"digest": key, "scope": unique.scope, "seconds": unique.seconds}
 
 
-def _chosen(by: By | None, args: Sequence[Any]) -> object:
+def chosen(by: By | None, args: Sequence[Any]) -> object:
+    """Return the value of the arguments that `by` chooses; all of them for None.
+
+    Raises:
+        ValueError: `by` has names, or returned no JSON value.
+    """
     if by is None:
         return args
     if callable(by):

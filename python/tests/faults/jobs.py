@@ -9,7 +9,7 @@ from typing import Any
 
 import redis
 
-from jobwire import App, Cursor, Job, Snooze, current_job
+from jobwire import App, Cursor, Job, Limit, Snooze, current_job
 from jobwire.iterables import over_sequence
 
 STARTED = "started"  # hash: jid -> runs begun
@@ -102,6 +102,18 @@ def kept() -> int:
 def sorry() -> None:
     """Fail, be dead at once, and keep the failure."""
     doomed()
+
+
+@app.job(name="Limited", limit=Limit("slots", at_once=9))
+def limited() -> None:
+    """Take a slot, of which there are enough for those that crashes leave behind."""
+    quick()
+
+
+@app.job(name="Rated", limit=Limit("starts", rate=20, burst=1))
+def rated() -> None:
+    """Wait for its time, all but the first."""
+    quick()
 
 
 @app.job(name="Nap")

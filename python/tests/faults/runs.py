@@ -24,6 +24,7 @@ import redis
 
 from harness.servers import Reaper, Server, valkey_program, wait_until
 from jobwire.application.config import FetchMode
+from jobwire.protocol.limits import described
 from jobwire_conformance.judge.stream import script_or_command
 from jobwire_conformance.wire.call import Call
 from jobwire_conformance.wire.faults import FAULTS, action_of
@@ -552,6 +553,8 @@ def _payload(kind: str, jid: str, name: str) -> bytes:
     job = {"class": kind, "args": [], "jid": jid, "queue": name, "retry": retry}
     if kind == "Late":
         job["jw_expires_at"] = now - 1
+    if (limit := jobs.app.jobs[kind].defaults.get("limit")) is not None:
+        job["jw_limit"] = described(job, limit)
     return json.dumps({**job, "created_at": now, "enqueued_at": now}).encode()
 
 

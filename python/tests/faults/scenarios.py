@@ -177,6 +177,15 @@ SCENARIOS: dict[str, Scenario] = {
             certain=("fetch.lua", "finish.lua"),
         ),
         Scenario(
+            "limits",
+            "jobs take slots of a limit, or wait for their times",
+            [Seed("Limited"), Seed("Rated"), Seed("Limited"), Seed("Rated")],
+            certain=(
+                *("fetch.lua", "limit_take.lua", "limit_rate.lua"),
+                *("limit_free.lua", "finish.lua", "done.lua"),
+            ),
+        ),
+        Scenario(
             "results",
             "jobs end and keep their results, one of them dies",
             [Seed("Kept"), Seed(), Seed("Kept"), Seed("Sorry")],

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from jobwire.protocol.heartbeat import BEAT_INTERVAL_S, LEASE_S
+from jobwire.protocol.limits import SLOT_LEASE_S
 from jobwire.protocol.promotion import first_wait, next_wait
 
 __all__ = ["DEFAULT_TIMINGS", "Timings"]
@@ -95,6 +96,8 @@ class Timings:
     """Between two heartbeats. [BEAT-2]"""
     stuck_after: float = 4 * BEAT_INTERVAL_S
     """After which a part of the process without progress hangs."""
+    slot_lease: float = SLOT_LEASE_S
+    """Of the slot of a limit, which each heartbeat renews. [X-LIMIT-4]"""
     early_beat: float = 1.0
     """After which a job that the last heartbeat does not show is worth another heartbeat."""
     heartbeat_stop_timeout: float = 1.0

@@ -67,6 +67,7 @@ from jobwire.worker.execute.execution import Execution
 from jobwire.worker.execute.failure import describe, user_trace
 from jobwire.worker.execute.hand_over import HandOver
 from jobwire.worker.execute.joblog import ended, event
+from jobwire.worker.execute.limiting import Limits
 from jobwire.worker.outcome.ended_progress import EndedProgress
 from jobwire.worker.outcome.sink import OutcomeSink
 
@@ -95,6 +96,7 @@ class OutcomePolicy:
         hand_over: Finds the queue of a job that another worker can run.
         ended_progress: Keeps what a job has reported last.
         redis: Where the locks of unique jobs are, at their starts; None: none is looked at.
+        limits: The slots of limits; None: no limit is looked at.
     """
 
     app: App
@@ -107,6 +109,7 @@ class OutcomePolicy:
     hand_over: HandOver
     ended_progress: EndedProgress = field(default_factory=EndedProgress)
     redis: SyncRedis | None = None
+    limits: Limits | None = None
 
     def began(self, execution: Execution) -> None:
         """Log that the current job starts."""
@@ -139,7 +142,7 @@ class OutcomePolicy:
                     outcome = DONE
                     if after is not None or result is not None:
                         outcome = Outcome(result=result, after=() if after is None else (after,))
-                    self.sink.record(execution.held, ending(outcome, job))
+                    self.sink.record(execution.held, self._ending(execution.held, outcome, job))
             elif isinstance(error, Cancelled) or (job.cancelled and isinstance(error, _ENDED)):
                 self.cancelled(execution, counters)
             elif isinstance(error, Snooze) and self._puts_off(execution, error, counters):
@@ -151,7 +154,8 @@ class OutcomePolicy:
                 text = edit(
                     execution.held.text, {"enqueued_at": stamp(time.time(), self.generation())}
                 )
-                self.sink.record(execution.held, ending(Outcome("queue", text, counted=""), job))
+                outcome = Outcome("queue", text, counted="")
+                self.sink.record(execution.held, self._ending(execution.held, outcome, job))
             else:
                 self._fail(execution, error, counters)
         except Exception as problem:  # noqa: BLE001 - the job must not stay in flight
@@ -159,6 +163,13 @@ class OutcomePolicy:
                 _log.exception("the end of a job cannot be recorded; it does not run again")
             else:
                 self.unrecorded(execution.held, problem)
+        if execution.acknowledged:
+            self.free(execution.held)
+
+    def _ending(self, held: InFlightJob, outcome: Outcome, job: Job) -> Outcome:
+        """Return the outcome of a job with the release of its lock and its slot."""
+        outcome = ending(outcome, job)
+        return outcome if self.limits is None else self.limits.ending(held, outcome)
 
     def cancelled(self, execution: Execution, counters: ThreadMetrics) -> None:
         """End a job that was cancelled, which is not a failure. [X-CANCEL-5] [X-CANCEL-6]"""
@@ -170,7 +181,8 @@ class OutcomePolicy:
         if execution.acknowledged:
             self.sink.ran(failed=False, rest=ending(Outcome(result=result), job))
         else:
-            self.sink.record(held, ending(Outcome(cancelled=job.jid or "", result=result), job))
+            outcome = Outcome(cancelled=job.jid or "", result=result)
+            self.sink.record(held, self._ending(held, outcome, job))
             self.sink.flush_soon()  # people wait for it
 
     def _puts_off(self, execution: Execution, snooze: Snooze, counters: ThreadMetrics) -> bool:
@@ -186,7 +198,8 @@ class OutcomePolicy:
         counters.record(execution.job.display_class, execution.seconds * 1000, False)
         text = snoozed(held.text, held.queue, count)
         at = time.time() + snooze.seconds
-        self.sink.record(held, ending(Outcome("schedule", text, at, counted=""), job))
+        outcome = Outcome("schedule", text, at, counted="")
+        self.sink.record(held, self._ending(held, outcome, job))
         return True
 
     def expires(self, held: InFlightJob, job: Job, default: int) -> bool:
@@ -232,6 +245,30 @@ class OutcomePolicy:
             _log.info("put off: %s", why)
         self.sink.record(held, put_off(held.text, held.queue, at))
         return True
+
+    def over_limit(self, held: InFlightJob, job: Job) -> bool:
+        """Let a job with a limit start; return True if it must wait. [X-LIMIT-3] [X-LIMIT-8]"""
+        if self.limits is None:
+            return False
+        try:
+            outcome = self.limits.refuse(held, job)
+            why = "its limit is reached"
+        except RedisTrouble as error:
+            at = time.time() + (0.5 + random.random()) * PUT_OFF_S
+            outcome = put_off(held.text, held.queue, at)
+            why = f"its limit cannot be read: {error}"
+        if outcome is None:
+            return False
+        with running(job):
+            _log.debug("waits: %s", why)
+        self.sink.record(held, ending(outcome, job))
+        self.sink.flush_soon()  # its place in line must not wait for a fetch
+        return True
+
+    def free(self, held: InFlightJob) -> None:
+        """Free the slot of a job whose outcome cannot carry that. [X-LIMIT-5]"""
+        if self.limits is not None:
+            self.limits.free(held)
 
     def leaves(self, held: InFlightJob, job: Job, reason: str, to: str) -> bool:
         """Leave a job, unchanged and uncounted, to a worker that can run it. [X-CLASS] [X-PARK-3]
@@ -310,7 +347,7 @@ class OutcomePolicy:
             self._tell_of_death(job, error)
         elif isinstance(outcome, Retry):
             result = self._failed(job, keep, "retry", error)
-            self.sink.record(held, ending(after_decision(outcome, result), job))
+            self.sink.record(held, self._ending(held, after_decision(outcome, result), job))
         else:
             self._record_death(held, job, outcome, error, keep)
         if _expected(error, outcome):
@@ -395,7 +432,7 @@ class OutcomePolicy:
         result = self._failed(
             job, keep, "dead" if isinstance(outcome, Kill) else "discarded", error
         )
-        stored = ending(after_decision(outcome, result), job)
+        stored = self._ending(held, after_decision(outcome, result), job)
         if not self.app.death_handlers:
             self.sink.record(held, stored)
             return

@@ -13,6 +13,7 @@ from jobwire.application.current import current, running
 from jobwire.errors import Cancelled, JobTimeout, MalformedPayload, RedisTrouble, Shutdown
 from jobwire.protocol.expiry import EXPIRES_AT
 from jobwire.protocol.heartbeat import Work
+from jobwire.protocol.limits import LIMIT
 from jobwire.protocol.metrics import ThreadMetrics
 from jobwire.protocol.payload import Job, decode
 from jobwire.protocol.reliable import InFlightJob
@@ -231,8 +232,11 @@ class Processor:
             return 0.0
         if UNIQUE in job.fields and self._outcome_policy.must_wait(held, job):
             return 0.0
+        if LIMIT in job.fields and self._outcome_policy.over_limit(held, job):
+            return 0.0
         execution = Execution(held, job, compiled, time.time())
         if not compiled.redeliver and not self._acknowledged_first(execution):
+            self._outcome_policy.free(held)
             return 0.0
         if compiled.native is not None and self._tasks is not None:
             self._tasks.submit(execution, compiled.native)

@@ -102,7 +102,7 @@ class ImmediateSink(OutcomeSink):
         if outcome.counted in ("executed", "failed"):
             self._counts.add(failed=outcome.counted == "failed")  # [DEAD-5]
         key = outcome.key(self._keys, held.queue)
-        commands: list[Command | Script] = [*outcome.after]
+        commands: list[Command | Script] = []
         if outcome.counted == "expired":
             commands.append(command("INCRBY", self._keys.expired, 1))
         if outcome.cancelled:
@@ -137,6 +137,7 @@ class ImmediateSink(OutcomeSink):
             queue, text = outcome.next
             commands.append(command("SADD", self._keys.queues, queue))
             commands.append(command("LPUSH", self._keys.queue(queue), text))
+        commands += outcome.after
         if not commands:
             return
         step: Step = commands[0] if len(commands) == 1 else Batch(commands, atomic=True)

@@ -249,7 +249,7 @@ class Outbox:
             steps.append(extra)
         return steps
 
-    def _after(self, entry: Entry) -> Sequence[Command]:
+    def _after(self, entry: Entry) -> Sequence[Command | Script]:
         outcome = entry.outcome
         if outcome.next is not None and not entry.held.field:
             return [command("SADD", self._keys.queues, outcome.next.queue)]

@@ -51,6 +51,7 @@ from jobwire.worker.execute.compiled_job import CancelledIds, JobTable
 from jobwire.worker.execute.event_loop import CLEANUP_TIMEOUT_S, AsyncLoop
 from jobwire.worker.execute.hand_over import HandOver
 from jobwire.worker.execute.iterating import Iterations
+from jobwire.worker.execute.limiting import Limits
 from jobwire.worker.execute.outcome_policy import OutcomePolicy
 from jobwire.worker.fetch.other_pauses import OtherPauses
 from jobwire.worker.outcome.ended_progress import EndedProgress
@@ -143,6 +144,7 @@ class Launcher:
             hand_over=config.hand_over,
         )
         ended_progress = EndedProgress()
+        self._limits = Limits(self._redis, self._keys, lease=timings.slot_lease)
         outcome_policy = OutcomePolicy(
             app,
             self._keys,
@@ -154,6 +156,7 @@ class Launcher:
             hand_over=HandOver(self._redis, self._keys, self.identity),
             ended_progress=ended_progress,
             redis=self._redis,
+            limits=self._limits,
         )
         self._capsules = []
         self._cancelled_ids = CancelledIds()
@@ -438,6 +441,8 @@ class Launcher:
             self._on_beat()
         except RedisTrouble as error:
             _log.warning("last statistics lost: %s", error)
+        if not any(capsule.alive for capsule in self._capsules):
+            self._limits.close()
         self._canceller.close(timeout=CLEANUP_TIMEOUT_S)
         self._heartbeat.leave_quietly()
         if self._isolation is not None:
@@ -504,6 +509,7 @@ class Launcher:
         if not self._beaten_at or now - self._beaten_at > LEASE_S:
             self._fire("heartbeat")  # this process is new in Redis, or its entry had expired
         self._beaten_at = now
+        self._limits.renew()
         self._fire("beat")
         self._generation = self._redis.run(self._producer.generation())
         self._counts.flush(self._redis, self._keys)

@@ -18,6 +18,7 @@ from jobwire.periodic.schedule import load, set_enabled
 from jobwire.protocol import periodic, permissions
 from jobwire.protocol.cancelling import cancel
 from jobwire.protocol.dead_set import DeadSetLimits
+from jobwire.protocol.limits import LimitOfJob, script_free, script_take
 from jobwire.protocol.normalize import ReadyPayload
 from jobwire.protocol.outcome import NextJob, Outcome
 from jobwire.protocol.periodic import Tick
@@ -43,6 +44,7 @@ from tests.workers import running
 
 JOB = b'{"class":"A","args":[],"jid":"9f2c1b7a4d3e5f60718293a4","queue":"q"}'
 LOCK = Lock("a" * 64, "until_done", 60)
+ONE = LimitOfJob("api", at_once=1)
 LIMITS = DeadSetLimits(NOW)
 CALL = re.compile(r'redis\.p?call\("([A-Z]+)"')
 OLD = StoredEntry("cron_job:old", None, {"name": "old", "klass": "A", "cron": "* * * * * UTC"})
@@ -137,6 +139,14 @@ def a_kill(shell: Shell) -> Op[Any]:
     return one(script_kill(KEYS, LOCK.digest, "j", place=KEYS.retry, text=JOB, dead_limits=LIMITS))
 
 
+def a_freed_slot(shell: Shell) -> Op[Any]:
+    shell.plain.zadd(KEYS.schedule, {JOB: 4e9})
+    for jid in "12":
+        shell.run(one(script_take(KEYS, ONE, jid, "t")))
+    shell.run(one(script_free(KEYS, ONE, "q", jid="2", text=JOB)))
+    return one(script_free(KEYS, ONE, "q", slot="1:1:t"))
+
+
 ACTS: dict[str, Callable[[Shell], Op[Any]]] = {
     **{name: held(lambda field, n=name: one(outcome(n, field))) for name in OUTCOMES},  # type: ignore[misc]
     "fetch": a_fetch,
@@ -150,13 +160,14 @@ ACTS: dict[str, Callable[[Shell], Op[Any]]] = {
     "lock": a_unique_push,
     "unlock": a_unique_deletion,
     "kill": a_kill,
+    "limit_free": a_freed_slot,
     "periodic_tick": a_tick,
     "periodic_load": a_load,
     "periodic_status": a_switch,
     "periodic_migrate": a_move,
 }
-# These only read, or only forget counts.
-WITHOUT_JOBS = {"forget", "periodic_due", "periodic_look"}
+# These only read, or change no place of a job.
+WITHOUT_JOBS = {"forget", "limit_rate", "limit_take", "periodic_due", "periodic_look"}
 SCRIPTS = {path.stem: path.read_text("utf-8") for path in resources.path("lua").glob("*.lua")}
 SCRIPT_OF = {"kill": "unlock"}  # others: finish
 CASES = [
@@ -219,7 +230,7 @@ def test_the_check_tries_every_command_of_the_scripts() -> None:
     """SEC-3: the worker at its start, and the doctor, try the commands that the scripts call."""
     calls: set[str] = set()
     for path in resources.path("lua").glob("*.lua"):
-        if not path.stem.startswith(("periodic_", "cancel", "unlock")):
+        if not path.stem.startswith(("periodic_", "limit_", "cancel", "unlock")):
             calls.update(CALL.findall(path.read_text("utf-8")))
     tried = {step.args[0] for step in permissions.of_scripts(KEYS, ME, "q")}
     assert tried - {"EVALSHA"} == calls - {"SET"}  # SET is for the results of an annex
