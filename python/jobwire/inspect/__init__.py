@@ -8,6 +8,7 @@ from jobwire.inspect.aio import AsyncInspector
 from jobwire.inspect.entry import Entry, SetName
 from jobwire.inspect.filters import Filter
 from jobwire.inspect.fleet import Fleet
+from jobwire.inspect.limits import LimitState
 from jobwire.inspect.locks import Locks, UniqueLock
 from jobwire.inspect.periodic import PeriodicJob
 from jobwire.inspect.periodic_aio import AsyncPeriodicJobs
@@ -33,6 +34,7 @@ __all__ = [
     "Inspector",
     "IterationState",
     "JobActivity",
+    "LimitState",
     "Locks",
     "Mark",
     "PeriodicEntry",

@@ -10,11 +10,12 @@ from jobwire.application.producer import GenerationSetting
 from jobwire.application.redis_url import find_address
 from jobwire.connection.closing import Closing
 from jobwire.connection.sync import SyncRedis
-from jobwire.inspect import activity, locks, processes, progress, sets, summary
+from jobwire.inspect import activity, limits, locks, processes, progress, sets, summary
 from jobwire.inspect.activity import Activity
 from jobwire.inspect.entry import Entry, SetName
 from jobwire.inspect.filters import Filter
 from jobwire.inspect.fleet import Fleet, fleet
+from jobwire.inspect.limits import LimitState
 from jobwire.inspect.locks import Locks, UniqueLock
 from jobwire.inspect.processes import InFlightSummary, ProcessInfo, Recoveries, Work
 from jobwire.inspect.progress import IterationState
@@ -298,6 +299,15 @@ class Inspector(Closing):
         The job stays where it is, and a second one with the same key is accepted.
         """
         return self._run(locks.release(self._keys, lock))
+
+    # -- limits
+
+    def limits(self, *, limit: int = 1_000) -> list[LimitState]:
+        """Return the limits of jobs that were used in the last day. [X-LIMIT-3]
+
+        `limit` is the maximum number; those that were used last come first into it.
+        """
+        return self._run(limits.read(self._keys, limit=limit))
 
     # -- iterable jobs
 

@@ -23,6 +23,7 @@ from jobwire.cli import main, terminal
 from jobwire.ops import Operations
 from jobwire.protocol import metrics
 from jobwire.protocol.keys import Keys
+from jobwire.protocol.limits import LimitOfJob
 from tests.rows import over
 from tests.workers import environment, jobwire
 
@@ -244,6 +245,30 @@ def test_locks_are_shown_and_released(server: Server, client: Any) -> None:
     assert f"{digest} is not a lock; 'jobwire inspect unique' shows the locks" in ended.stderr
     with Operations(server.url) as operations:
         assert operations.journal()[0].target == f"lock {digest} of s"
+
+
+def test_limits_are_shown(server: Server, client: Any) -> None:
+    """X-LIMIT-3: of both kinds, with the slots and tokens in use, waiting jobs and free time."""
+    keys, lines = Keys(), ["jobwire:limit:api:[1]:line", "jobwire:limit:calls:line"]
+    now = time.time()
+    slots = LimitOfJob("api", "[1]", at_once=3)
+    rate = LimitOfJob("calls", rate=2, per=60, burst=2)
+    used = {slots.text(): now, rate.text(): now, LimitOfJob("idle", at_once=1).text(): now, b"x": 0}
+    client.zadd(keys.limits, used)
+    held = {"2:a:t": now * 1000 + 9_000, "1:b:": now * 1000 + 9_000, "1:old:t": now * 1000 - 1}
+    client.zadd(keys.limit(slots.ident, "held"), held)
+    for line in lines:
+        client.zadd(line, {"c": 1, "d": 2})
+    client.set(keys.limit("calls", "full"), int(now * 1e6) + 120_000_000)
+    api, calls, idle = records(server, "limits")
+    assert (api["name"], api["key"], api["in_use"], api["waiting"]) == ("api", "[1]", 3, 2)
+    assert (api["at_once"], api["free_in"]) == (3, None)
+    assert (calls["rate"], calls["per"], calls["in_use"], calls["waiting"]) == (2, 60, 2, 2)
+    assert 60 < calls["free_in"] <= 90
+    assert (idle["in_use"], idle["waiting"], idle["free_in"]) == (0, 0, 0)
+    text = run(server, "limits", "-n", "3").stdout
+    assert text.count("\n") == 4
+    assert "2 in 1m 00s, 2 together" in text
 
 
 def test_changing(server: Server, client: Any) -> None:

@@ -208,6 +208,21 @@ def unique(limit: int, examine: int, **how: Any) -> int:
 
 
 @click.command()
+@click.option(
+    "-n",
+    "--limit",
+    type=click.IntRange(min=1),
+    default=1_000,
+    show_default=True,
+    help="Show at most this many, those that were used last.",
+)
+@view_options
+def limits(limit: int, **how: Any) -> int:
+    """Show the limits of jobs that were used in the last day."""
+    return view(lambda inspector: views.limits(inspector, limit), **how)
+
+
+@click.command()
 @filter_options
 @view_options
 def works(**given: Any) -> int:
@@ -272,6 +287,7 @@ COMMANDS = [
     processes,
     classes,
     unique,
+    limits,
     works,
     holdings,
     iterations,

@@ -20,7 +20,7 @@ from jobwire.inspect import (
     SetName,
     UniqueLock,
 )
-from jobwire.inspect.formats import clean, cut, duration, iso
+from jobwire.inspect.formats import clean, cut, duration, iso, plain
 from jobwire.ops import Operations
 from jobwire.protocol.metrics import BOUNDS, Totals
 from jobwire.protocol.progress import JobProgress
@@ -34,6 +34,7 @@ __all__ = [
     "holdings",
     "iterations",
     "jobs",
+    "limits",
     "metrics",
     "one_job",
     "one_result",
@@ -352,6 +353,34 @@ def _lock_record(lock: UniqueLock, now: float) -> dict[str, Any]:
         "queue": job.queue if job else None,
         "place": _PLACES.get(job.place, job.place) if job else None,
     }
+
+
+def limits(inspector: Inspector, limit: int) -> Table:
+    """Show the limits of jobs."""
+    return Table(
+        "Limits",
+        [
+            Column("limit", style="cyan", grow=True),
+            Column("key"),
+            Column("allowed", "right"),
+            Column("in use", "right"),
+            Column("waiting", "right"),
+            Column("free in", "right"),
+        ],
+        inspector.limits(limit=limit),
+        lambda state: (
+            clean(state.name),
+            clean(state.key or "-"),
+            f"{state.at_once:,}"
+            if state.at_once
+            else f"{state.rate:g} in {duration(state.per)}, {state.burst:,} together",
+            f"{state.in_use:,}",
+            f"{state.waiting:,}",
+            "-" if state.free_in is None else duration(state.free_in),
+        ),
+        plain,
+        empty="none",
+    )
 
 
 def works(inspector: Inspector, only: Filter, now: float) -> Table:

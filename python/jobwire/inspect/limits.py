@@ -1,0 +1,103 @@
+"""Limits of jobs, as their workers see them. [X-LIMIT-3]"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from jobwire.inspect.reading import ask, items, score, whole
+from jobwire.protocol.keys import Keys
+from jobwire.protocol.limits import LimitOfJob, limit_of
+from jobwire.protocol.wire import Command, Op, command
+
+__all__ = ["LimitState", "read"]
+
+BATCH_SIZE = 500  # limits of one round trip
+
+
+@dataclass(frozen=True, slots=True)
+class LimitState:
+    """A limit that was used in the last day.
+
+    Attributes:
+        name: Its name.
+        key: Its key; empty for none.
+        at_once: Number of jobs that may run at the same time; 0 for a rate.
+        rate: Number of jobs that may start in `per` seconds; 0 for a number of jobs at once.
+        per: Seconds.
+        burst: Number of jobs that may start together.
+        in_use: Costs of the slots that are taken; of a rate, of the tokens that are.
+        waiting: Number of jobs that wait.
+        free_in: Seconds until a job that comes now can start; None if no clock says it, because all
+            slots are taken, or other jobs wait for one.
+    """
+
+    name: str
+    key: str
+    at_once: int
+    rate: float
+    per: float
+    burst: int
+    in_use: int
+    waiting: int
+    free_in: float | None
+
+
+def read(keys: Keys, *, limit: int) -> Op[list[LimitState]]:
+    """Return limits by name and key; at most `limit`, those that were used last."""
+    (members,) = yield from ask([command("ZRANGE", keys.limits, 0, limit - 1, "REV")])
+    described = [one for text in items(members) if (one := _limit(text)) is not None]
+    states: list[LimitState] = []
+    for start in range(0, len(described), BATCH_SIZE):
+        part = described[start : start + BATCH_SIZE]
+        steps = [step for one in part for step in _reads(keys, one)]
+        time, *replies = yield from ask([command("TIME"), *steps])
+        seconds, micros = map(whole, items(time))
+        now = seconds * 1_000_000 + micros
+        pairs = zip(part, replies[::2], replies[1::2], strict=True)
+        states += (_state(one, used, whole(line), now) for one, used, line in pairs)
+    return sorted(states, key=lambda state: (state.name, state.key))
+
+
+def _limit(text: object) -> LimitOfJob | None:
+    try:
+        return limit_of(msgspec.json.decode(text)) if isinstance(text, bytes) else None
+    except msgspec.DecodeError:
+        return None
+
+
+def _reads(keys: Keys, limit: LimitOfJob) -> Iterator[Command]:
+    if limit.at_once:
+        yield command("ZRANGE", keys.limit(limit.ident, "held"), 0, -1, "WITHSCORES")
+    else:
+        yield command("GET", keys.limit(limit.ident, "full"))
+    yield command("ZCARD", keys.limit(limit.ident, "line"))
+
+
+def _state(limit: LimitOfJob, used: object, waiting: int, now: int) -> LimitState:
+    free_in: float | None = None
+    if limit.at_once:
+        in_use = sum(_costs(items(used), now))
+        if in_use < limit.at_once and not waiting:
+            free_in = 0.0
+    else:
+        interval = limit.per / limit.rate * 1e6
+        full = max(whole(used) - now, 0) if isinstance(used, bytes) else 0
+        in_use = min(math.ceil(full / interval), limit.burst)
+        free_in = max(full - (limit.burst - 1) * interval, 0) / 1e6
+    return LimitState(
+        *(limit.name, limit.key, limit.at_once, limit.rate, limit.per, limit.burst),
+        in_use=in_use,
+        waiting=waiting,
+        free_in=free_in,
+    )
+
+
+def _costs(held: Sequence[object], now: int) -> Iterator[int]:
+    """Yield the costs of the slots whose leases have not ended."""
+    for slot, ends in zip(held[::2], held[1::2], strict=True):
+        if isinstance(slot, bytes) and (score(ends) or 0) * 1000 > now:
+            yield whole(slot.partition(b":")[0])
