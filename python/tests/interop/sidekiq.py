@@ -70,13 +70,15 @@ class RealSidekiq:
         version: One of GENERATIONS. A chroot may hold a later patch release: see `Driver.version`.
         chroot: The directory that `.ci/sidekiq-chroots` made for it.
         url: The Redis.
+        directory: The Ruby programs.
     """
 
-    def __init__(self, version: str, chroot: Path, url: str) -> None:
+    def __init__(self, version: str, chroot: Path, url: str, directory: Path = RUBY) -> None:
         self.version = version
         self.generation = int(version.partition(".")[0])
         self._chroot = chroot
         self._url = url
+        self._directory = directory
 
     @contextmanager
     def worker(
@@ -111,7 +113,7 @@ class RealSidekiq:
         if poll is not None:
             environment["POLL"] = str(poll)
         process = RubyProcess(
-            self._chroot, [*command, *options], environment, pipes=False, directory=RUBY
+            self._chroot, [*command, *options], environment, pipes=False, directory=self._directory
         )
         try:
             with redis.Redis.from_url(self._url) as client:
@@ -137,7 +139,7 @@ class RealSidekiq:
         if loads is not None:
             environment["RUBYOPT"] = f"-r./{loads}"
         process = RubyProcess(
-            self._chroot, ["ruby", "driver.rb"], environment, pipes=True, directory=RUBY
+            self._chroot, ["ruby", "driver.rb"], environment, pipes=True, directory=self._directory
         )
         try:
             yield Driver(process)
