@@ -60,7 +60,7 @@ PAGES = {
         f"spec/{name}.md": f"annexes/{name}.md"
         for name in (
             *("activejob", "cancelling", "classes", "compression", "parking", "periodic"),
-            *("limits", "progress", "results", "template", "time", "unique"),
+            *("limits", "progress", "results", "template", "time", "unique", "workflows"),
         )
     },
 }

@@ -54,6 +54,7 @@ _PROFILES = (
     *("worker/results", "client/cancelling", "worker/cancelling"),
     *("client/time", "worker/time"),
     *("client/unique", "worker/unique"),
+    *("client/flow", "worker/flow"),
     "worker/activejob",
     *("worker/compression", "worker/parking", "worker/classes", "worker/progress"),
 )
@@ -63,6 +64,7 @@ _ROBUST_THROUGHOUT = frozenset(
         *("worker/results", "client/cancelling", "worker/cancelling"),
         *("client/time", "worker/time"),
         *("client/unique", "worker/unique"),
+        *("client/flow", "worker/flow"),
         "worker/activejob",
         *("worker/compression", "worker/parking", "worker/classes", "worker/progress"),
     ]

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from jobwire import iterables, testing
     from jobwire.application.aio import AsyncClient
     from jobwire.application.app import App
+    from jobwire.application.chain import Chain, ChainRun, chain, previous
     from jobwire.application.client import Client
     from jobwire.application.config import CapsuleConfig, WorkerConfig
     from jobwire.application.current import current_job, report_progress
@@ -68,6 +69,8 @@ __all__ = [
     "BufferFull",
     "Cancelled",
     "CapsuleConfig",
+    "Chain",
+    "ChainRun",
     "Client",
     "ConfigError",
     "Cursor",
@@ -108,8 +111,10 @@ __all__ = [
     "Unique",
     "UnknownJob",
     "WorkerConfig",
+    "chain",
     "current_job",
     "iterables",
+    "previous",
     "report_progress",
     "testing",
 ]
@@ -119,6 +124,8 @@ _HOMES = {
     "AsyncClient": "application.aio",
     "AsyncInspector": "inspect.aio",
     "CapsuleConfig": "application.config",
+    "Chain": "application.chain",
+    "ChainRun": "application.chain",
     "Client": "application.client",
     "Cursor": "protocol.iteration",
     "Filter": "inspect.filters",
@@ -137,7 +144,9 @@ _HOMES = {
     "Signature": "application.signature",
     "Unique": "protocol.unique",
     "WorkerConfig": "application.config",
+    "chain": "application.chain",
     "current_job": "application.current",
+    "previous": "application.chain",
     "report_progress": "application.current",
 }
 """Name to module, for the names that are neither errors nor modules of their own."""

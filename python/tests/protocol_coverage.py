@@ -32,7 +32,7 @@ _TRACED = (
     "integration/test_job_progress.py",
     *(
         f"integration/test_{name}.py"
-        for name in ("limits", "periodic", "pushing", "results", "time", "unique")
+        for name in ("chains", "limits", "periodic", "pushing", "results", "time", "unique")
     ),
 )
 

@@ -10,6 +10,7 @@ import sys
 from typing import Any
 
 import jobwire
+from jobwire.application.call import Call
 from jobwire.errors import ConfigError, InvalidJob, JobwireError, NoReply
 from jobwire.inspect import Entry, Filter, Inspector
 from jobwire.inspect.entry import entry
@@ -74,6 +75,18 @@ def push(client: jobwire.Client, request: dict[str, Any]) -> dict[str, Any]:
         options["expires_in"] = request["expires_in"]
     if "unique" in request:
         options["unique"] = request["unique"]
+    if "next" in request:
+        following = [
+            Call(
+                each["class"],
+                each["args"],
+                {"queue": each.get("queue", "default")},
+                takes=tuple(each.get("takes", ())),
+            )
+            for each in request["next"]
+        ]
+        jids = client.push_chain([Call(name, args, options, job), *following])
+        return {"jid": jids and jids[0]}
     at = {"at": request["at"]} if "at" in request else {}
     jid = client.push(name, args, jid=jid, fields=job, **options, **at)
     if jid is None:

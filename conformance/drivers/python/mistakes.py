@@ -15,6 +15,8 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
+from msgspec import structs
+
 from jobwire import Client
 from jobwire.application import middleware, producer
 from jobwire.connection.connection import Connection
@@ -23,15 +25,27 @@ from jobwire.errors import NoReply, RedisRefused, RedisTrouble
 from jobwire.inspect import Inspector, sets
 from jobwire.periodic import planning
 from jobwire.periodic.cron import CronLine
-from jobwire.protocol import periodic, progress, pushing, retry
+from jobwire.protocol import chains, periodic, progress, pushing, retry
 from jobwire.protocol.dead_set import DeadSetLimits
 from jobwire.protocol.periodic_entry import StoredEntry
 from jobwire.protocol.wire import Batch, command
 from jobwire.worker import Timings
 from jobwire.worker.background import heartbeat
 from jobwire.worker.background.poller import Poller
+from jobwire.worker.execute import outcome_policy
 from jobwire.worker.fetch.reliable import ReliableFetcher
 from jobwire.worker.process import process
+
+
+def push_after_failure() -> None:
+    """Push the next job of a chain although the job failed. [X-FLOW-4]"""
+    after = outcome_policy.after_decision
+
+    def decided(decision: Any, result: Any) -> Any:
+        outcome = after(decision, result)
+        return structs.replace(outcome, next=chains.next_job(outcome.text, None, now=1))
+
+    outcome_policy.after_decision = decided
 
 
 def keep_connection() -> None:
@@ -307,7 +321,7 @@ _MISTAKES = (
     *(obey_once_connected, read_milliseconds, draw_upper_end, keep_the_just_too_old),
     *(replace_halves, replace_halves_in_options),
     *(sweep_in_two_steps, sweep_on, log_nothing),
-    write_progress_apart,
+    *(write_progress_apart, push_after_failure),
     *(tick_later, give_an_hour, look_ahead, fail_on_malformed, accept_malformed, keep_both),
 )
 

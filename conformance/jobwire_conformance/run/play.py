@@ -201,7 +201,8 @@ class Play:
         request = {"job": step["push"]}
         if "at" in step:
             request["at"] = _moment(step["at"])
-        request |= {name: step[name] for name in ("in", "expires_in", "unique") if name in step}
+        given = ("in", "expires_in", "unique", "next")
+        request |= {name: step[name] for name in given if name in step}
         self._ask("push", request, step, "jid")
 
     def _push_bulk(self, step: Mapping[str, Any]) -> None:

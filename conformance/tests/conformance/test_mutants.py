@@ -57,6 +57,7 @@ AREAS = {
         "classes",
         "compressed",
         "parked",
+        "flow",
         "progress",
         "result",
         "time",

@@ -90,6 +90,11 @@ class ActiveJobType(JobType[P, R]):
     def _parameters(self) -> Parameters:
         return ActiveJobParameters(self.name, self.function)
 
+    def _bind_around(
+        self, args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> tuple[list[Any], tuple[int, ...]]:
+        return self._bind(args, kwargs), ()  # its one argument has all the others inside
+
     def _bind(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
         arguments = self.parameters.bind(args, kwargs)
         return [wrap_call(self.name, arguments, queue=self.defaults.get("queue"))]

@@ -19,6 +19,7 @@ from jobwire.connection.aio import AsyncRedis
 from jobwire.connection.closing import AsyncClosing
 from jobwire.connection.key_waiter import KeyWaiter
 from jobwire.protocol.arguments import StrictArgs
+from jobwire.protocol.chains import StepState
 from jobwire.protocol.iteration import Cancellation
 from jobwire.protocol.normalize import (
     AsyncClientMiddleware,
@@ -262,6 +263,32 @@ class AsyncClient(AsyncClosing):
             calls: Values that `job.s(...)` returns.
         """
         return await self.redis.run(self._producer.push_many(calls))
+
+    async def push_chain(
+        self, calls: Sequence[Call], *, at: When | None = None
+    ) -> list[str] | None:
+        """Push jobs that run one after the other; `chain` makes them. [X-FLOW-1] [X-FLOW-2]
+
+        Args:
+            calls: Values that `job.s(...)` returns, at least one.
+            at: When the first job runs, as for `push_in`. None: at once.
+
+        Returns:
+            The job ids; None if middleware stopped one of the jobs, or if the first one is unique
+            and dropped. Nothing is written then.
+
+        Raises:
+            InvalidJob, DuplicateJob, RedisTrouble: See `push`.
+        """
+        return await self.redis.run(self._producer.push_chain(calls, at))
+
+    async def chain_states(self, jids: Sequence[str]) -> list[StepState]:
+        """Return the state of each job of a chain; see `ChainRun.states`."""
+        return await self.redis.run(self._producer.chain_states(jids))
+
+    async def cancel_chain(self, jids: Sequence[str]) -> Cancellation:
+        """Cancel all jobs of a chain that have not ended; see `ChainRun.cancel`. [X-CANCEL-1]"""
+        return await self.redis.run(self._producer.cancel_chain(jids))
 
     async def write(self, jobs: Sequence[ReadyPayload], *, buffered: bool = True) -> None:
         """Write jobs that a push has made and something has kept since then.

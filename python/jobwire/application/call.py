@@ -19,6 +19,7 @@ class Call:
         options: As in `Options`.
         fields: More payload fields.
         on_commit: False if the job is written at once even inside a database transaction.
+        takes: Positions of arguments that get the result of the job before, in a chain. [X-FLOW-2]
     """
 
     class_name: str
@@ -26,3 +27,4 @@ class Call:
     options: Mapping[str, Any] = field(default_factory=dict)
     fields: Mapping[str, Any] | None = None
     on_commit: bool = True
+    takes: tuple[int, ...] = ()

@@ -14,7 +14,7 @@ from jobwire.application.hooks import ExhaustedHook, RetryHook, check_hook
 from jobwire.application.iterabletype import IterableSpec
 from jobwire.application.middleware import is_async
 from jobwire.application.parameters import Parameters
-from jobwire.application.signature import Signature
+from jobwire.application.signature import PREVIOUS, Signature
 from jobwire.errors import ConfigError, InvalidJob
 from jobwire.protocol.arguments import check_args
 from jobwire.protocol.iteration import Cancellation
@@ -164,11 +164,13 @@ class JobType(Generic[P, R]):
     def s(self, *args: P.args, **kwargs: P.kwargs) -> Signature[R]:
         """Return a job with its arguments, as a value: `job.s(7).enqueue()`.
 
+        In a `chain`, an argument may be `previous`: the result of the job before.
+
         Raises:
             TypeError: The arguments do not match the parameters of the function.
             InvalidJob: A payload cannot have an argument. [PUSH-5]
         """
-        bound = self._bind(args, kwargs)
+        bound, takes = self._bind_around(args, kwargs)
         if self.app.strict_args == "raise":
             try:
                 check_args(bound)
@@ -177,6 +179,7 @@ class JobType(Generic[P, R]):
                 raise
         return Signature(
             *(self.wire_class, copy.deepcopy(bound), self.defaults, self.fields, self.on_commit),
+            takes=takes,
             app=self.app,
             name=self.name,
             redis=self.redis,
@@ -304,6 +307,12 @@ class JobType(Generic[P, R]):
     def _bind(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
         """Return `args` of the payload for a call."""
         return self.parameters.bind(args, kwargs)
+
+    def _bind_around(
+        self, args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> tuple[list[Any], tuple[int, ...]]:
+        """Return `args` of the payload, and the positions of those that are `previous`."""
+        return self.parameters.bind_around(args, kwargs, PREVIOUS)
 
     def _place_keys(self) -> None:
         """Replace the names in keys of options, which a payload does not have, with positions."""

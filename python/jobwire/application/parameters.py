@@ -66,6 +66,25 @@ class Parameters:
             codecs = self._resolved()
         return self._encoded(values, codecs) if codecs else values
 
+    def bind_around(
+        self, args: Sequence[Any], kwargs: Mapping[str, Any], gap: object
+    ) -> tuple[list[Any], tuple[int, ...]]:
+        """Return the list for the payload with None for each argument that is `gap`.
+
+        Returns:
+            The list, and the positions of these arguments.
+
+        Raises:
+            TypeError, InvalidJob: See `bind`.
+        """
+        values = self._bind(args, kwargs)
+        gaps = tuple(index for index, value in enumerate(values) if value is gap)
+        for index in gaps:
+            values[index] = None
+        if self._has_bare:
+            self._check_bare(values)
+        return self._encoded(values, self._resolved(), gaps), gaps
+
     def positions(self, names: Sequence[str | int], option: str) -> tuple[int, ...]:
         """Return the positions of parameters in the list of a payload.
 
@@ -187,9 +206,13 @@ class Parameters:
         refused.job_class = self._name
         return refused
 
-    def _encoded(self, given: Sequence[Any], codecs: list[_Typed]) -> list[Any]:
+    def _encoded(
+        self, given: Sequence[Any], codecs: list[_Typed], gaps: Sequence[int] = ()
+    ) -> list[Any]:
         values = list(given)
         for index, typed in _positions(codecs, len(values)):
+            if index in gaps:
+                continue
             try:
                 values[index] = typed.codec.encode(values[index])
             except ValueError as error:

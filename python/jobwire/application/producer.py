@@ -26,8 +26,9 @@ from jobwire.errors import (
     RedisRefused,
     RedisUnreachable,
 )
-from jobwire.protocol import active_job, cancelling, progress, times
+from jobwire.protocol import active_job, cancelling, chains, progress, times
 from jobwire.protocol.arguments import StrictArgs, check_args
+from jobwire.protocol.chains import StepState
 from jobwire.protocol.compression import compress
 from jobwire.protocol.expiry import EXPIRES_AT
 from jobwire.protocol.iteration import Cancellation
@@ -429,6 +430,66 @@ class Producer:
                 refused.update((yield from self._given(jobs, on_commit)))
         return [None if jid in refused else jid for jid in results]
 
+    def push_chain(self, calls: Sequence[Call], at: When | None = None) -> Op[list[str] | None]:
+        """Push jobs that run one after the other; return their ids.
+
+        Nothing is written, and the result is None, if middleware stopped one of the jobs, or the
+        first one is unique and dropped. [X-FLOW-1] [X-FLOW-2]
+
+        Args:
+            calls: The jobs, at least one.
+            at: When the first job runs, as for `push_in`; None to run at once.
+        """
+        now = self._clock()
+        moment = None if at is None else _moment(at, now=now, soon=True)
+        jobs: list[ReadyPayload] = []
+        for index, call in enumerate(calls):
+            job = yield from self.make(
+                call, now=now, at=None if index else moment, index=index, alone=False
+            )
+            if job is None:
+                return None
+            if index and job.lock is not None and job.lock.at_push:
+                problem = "only the first job of a chain can take its lock with the push"
+                raise _with_class(
+                    call.class_name, InvalidJob("X-FLOW-1", f"job {index}: unique", problem)
+                )
+            jobs.append(job)
+        first, options = calls[0], calls[0].options
+        following = [
+            chains.waiting(job.text, call.takes)
+            for job, call in zip(jobs[1:], calls[1:], strict=True)
+        ]
+        text = chains.chained(jobs[0].text, following) if following else jobs[0].text
+        whole = self._completed(
+            msgspec.structs.replace(jobs[0], text=text), first.class_name, options
+        )
+        refused = yield from self._given([whole], first.on_commit)
+        if refused:
+            _dropped(first.class_name, options, refused[whole.jid])
+            return None
+        return [job.jid for job in jobs]
+
+    def chain_states(self, jids: Sequence[str]) -> Op[list[StepState]]:
+        """Return the state of each job of a chain, from their results."""
+        if self._transport.overrides:
+            texts = [self._transport.overrides[-1].result(jid) for jid in jids]
+        else:
+            texts = yield command("MGET", *map(self.keys.result, jids))
+        results = [text and read(jid, text) for jid, text in zip(jids, texts, strict=True)]
+        return chains.states([result.outcome if result else None for result in results])
+
+    def cancel_chain(self, jids: Sequence[str]) -> Op[Cancellation]:
+        """Cancel all jobs of a chain; return the place of the open one. [X-CANCEL-1]"""
+        states = yield from self.chain_states(jids)
+        current = next(
+            (jid for jid, it in zip(jids, states, strict=True) if it != "done"), jids[-1]
+        )
+        if not self._transport.overrides:
+            # All at once, so that the next one does not start if that one ends meanwhile.
+            yield cancelling.mark(self.keys, jids, now=self._clock())
+        return (yield from self.cancel(current))
+
     def make(
         self,
         call: Call,
@@ -436,6 +497,7 @@ class Producer:
         now: float,
         at: float | None = None,
         index: int | None = None,
+        alone: bool = True,
     ) -> Op[ReadyPayload | None]:
         """Make the payload of a job without writing it; None if middleware stopped the job.
 
@@ -444,7 +506,14 @@ class Producer:
             now: Epoch seconds.
             at: Epoch second to run at; None to run at once.
             index: Number of the job among others, for errors.
+            alone: False for a job of a chain: it may get the result of another, and its arguments
+                are left as they are.
         """
+        if call.takes and alone:
+            problem = "previous is the result of the job before, and there is none; see chain()"
+            at_field = "" if index is None else f"job {index}: "
+            field = f"{at_field}args[{call.takes[0]}]"
+            raise _with_class(call.class_name, InvalidJob("X-FLOW-2", field, problem))
         class_name, options = call.class_name, call.options
         generation = self._known_generation(now) or (yield from self.generation())
         fields = _checked_fields(class_name, call.fields)
@@ -457,7 +526,9 @@ class Producer:
         )
         assert isinstance(made, dict)
         ready = yield from self._pass(made, now=now, generation=generation)
-        return None if ready is None else self._completed(ready, class_name, options, index)
+        if ready is None or not alone:
+            return ready
+        return self._completed(ready, class_name, options, index)
 
     def _completed(
         self,

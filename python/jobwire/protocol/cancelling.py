@@ -17,7 +17,7 @@ from jobwire.protocol.results import ResultToStore, keep_of, read, result_to_sto
 from jobwire.protocol.unique import UNIQUE, lock_of
 from jobwire.protocol.wire import Batch, Command, ErrorReply, Op, Script, command
 
-__all__ = ["REMEMBER_S", "cancel", "forget", "marked", "remove", "script_cancel"]
+__all__ = ["REMEMBER_S", "cancel", "forget", "mark", "marked", "remove", "script_cancel"]
 
 REMEMBER_S = 86_400  # for which a mark stays [X-CANCEL-2]
 BATCH_SIZE = 1_000  # payloads to read at once
@@ -31,16 +31,22 @@ def cancel(keys: Keys, jid: str, *, now: float) -> Op[Cancellation]:
     """
     was_held = yield from _is_held(keys, jid)  # before the mark, which may end it at once
     asked = yield from iteration.cancel(keys, jid, now=now)
-    yield Batch(
+    yield mark(keys, [jid], now=now)
+    place: Place = "running" if was_held else (yield from _place(keys, jid, now))
+    return asked._replace(place=place)
+
+
+def mark(keys: Keys, jids: Sequence[str], *, now: float) -> Batch:
+    """Return the step that marks jobs as cancelled. [X-CANCEL-2]"""
+    marks = [word for jid in jids for word in (now, jid)]
+    return Batch(
         [
-            command("ZADD", keys.cancelled, now, jid),
+            command("ZADD", keys.cancelled, *marks),
             command("ZREMRANGEBYSCORE", keys.cancelled, "-inf", now - REMEMBER_S),
             command("EXPIRE", keys.cancelled, REMEMBER_S),
         ],
         atomic=True,
     )
-    place: Place = "running" if was_held else (yield from _place(keys, jid, now))
-    return asked._replace(place=place)
 
 
 def marked(keys: Keys, *, now: float) -> Command:

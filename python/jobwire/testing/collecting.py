@@ -19,6 +19,7 @@ from jobwire.application.delivery import Bridge
 from jobwire.application.iterabletype import IterableSpec
 from jobwire.application.jobtype import JobType
 from jobwire.protocol import active_job, times
+from jobwire.protocol.chains import NEXT, next_job
 from jobwire.protocol.normalize import ReadyPayload
 from jobwire.protocol.payload import Job, decode, edit, encode
 from jobwire.protocol.progress import JobProgress
@@ -329,15 +330,16 @@ class Jobs:
         # Compiled for each job, so that middleware that a test has just added takes effect.
         return JobTable(self._app, loop, None, _StatelessIterations()).find(job)
 
-    def _perform(self, enqueued: EnqueuedJob) -> None:
+    def _perform(self, enqueued: EnqueuedJob) -> EnqueuedJob | None:
+        """Run a job; return the one that follows it in a chain, which waits now."""
         if _in_loop():
             # The running loop waits for this job, so the job gets another loop and thread.
-            call: Callable[[], None] = lambda: asyncio.run(self._apart(enqueued))  # noqa: E731
+            call: Callable[[], Any] = lambda: asyncio.run(self._apart(enqueued))  # noqa: E731
             if self._bridge is not None:
                 call = self._bridge.carry(call)
             with ThreadPoolExecutor(1) as thread:
-                thread.submit(copy_context().run, call).result()
-            return
+                following: EnqueuedJob | None = thread.submit(copy_context().run, call).result()
+            return following
         job = _fetched(enqueued)
         compiled = self._compiled(job, self._loop)
         self._release(job, started=True)
@@ -346,9 +348,9 @@ class Jobs:
                 copy_context().run(compiled.call, job)
         finally:
             self._release(job, started=False)
-        self._keep(job, compiled)
+        return self._ended(job, compiled)
 
-    async def _aperform(self, enqueued: EnqueuedJob) -> None:
+    async def _aperform(self, enqueued: EnqueuedJob) -> EnqueuedJob | None:
         job = _fetched(enqueued)
         bridge = self._bridge
         loop = _ThisLoop(asyncio.get_running_loop()) if bridge is None else _BridgedLoop(bridge)
@@ -365,23 +367,32 @@ class Jobs:
             await task
         finally:
             self._release(job, started=False)
-        self._keep(job, compiled)
+        return self._ended(job, compiled)
 
-    async def _apart(self, enqueued: EnqueuedJob) -> None:
+    async def _apart(self, enqueued: EnqueuedJob) -> EnqueuedJob | None:
         """Run a job in a loop that ends with it."""
         try:
-            await self._aperform(enqueued)
+            return await self._aperform(enqueued)
         finally:
             await self._app.aclose()
 
-    def _keep(self, job: Job, compiled: CompiledJob) -> None:
-        """Keep the result of a job that returned."""
+    def _ended(self, job: Job, compiled: CompiledJob) -> EnqueuedJob | None:
+        """Keep the result of a job that returned, and collect the job that follows. [X-FLOW-3]"""
+        following = None
+        if NEXT in job.fields:
+            now = times.stamp(time.time(), _generation(job))
+            following = next_job(job.text, job.value, now=now)
         keep = keep_of(job, compiled.keep)
         if keep and job.jid is not None:
             members = value_members(job.value)
             self._results[job.jid] = result_to_store(
                 job.jid, keep, "done", members, now=time.time()
             ).text
+        if following is None:
+            return None
+        jid = str(decode(following.text, "").jid)
+        (waiting,), _ = self._collect([ReadyPayload(jid, following.queue, None, following.text)])
+        return waiting
 
 
 class _InlineJobs(Jobs):
@@ -390,15 +401,17 @@ class _InlineJobs(Jobs):
     def deliver(self, jobs: Sequence[ReadyPayload]) -> Refused:
         accepted, refused = self._collect(jobs)
         for job in accepted:
-            if self._takes(job):
-                self._perform(job)
+            following: EnqueuedJob | None = job
+            while following is not None and self._takes(following):
+                following = self._perform(following)
         return refused
 
     async def adeliver(self, jobs: Sequence[ReadyPayload]) -> Refused:
         accepted, refused = self._collect(jobs)
         for job in accepted:
-            if self._takes(job):
-                await self._aperform(job)
+            following: EnqueuedJob | None = job
+            while following is not None and self._takes(following):
+                following = await self._aperform(following)
         return refused
 
     def _takes(self, job: EnqueuedJob) -> bool:
@@ -560,9 +573,12 @@ def _fetched(job: EnqueuedJob) -> Job:
     """Return a job as a worker would fetch it, at the time at which it is due."""
     text = job.text
     if job.at is not None:
-        generation: times.Generation = 7 if isinstance(job.get("created_at"), float) else 8
-        text = edit(text, {"enqueued_at": times.stamp(time.time(), generation)})
+        text = edit(text, {"enqueued_at": times.stamp(time.time(), _generation(job))})
     return decode(text, job.queue)
+
+
+def _generation(job: Job) -> times.Generation:
+    return 7 if isinstance(job.get("created_at"), float) else 8
 
 
 def _due(job: EnqueuedJob) -> float:

@@ -22,6 +22,7 @@ from jobwire.application.jobtype import JobType
 from jobwire.application.middleware import is_async
 from jobwire.errors import InvalidArgument, UnknownJob
 from jobwire.protocol import active_job
+from jobwire.protocol.chains import NEXT
 from jobwire.protocol.classes import class_of
 from jobwire.protocol.compression import COMPRESSED, inflate
 from jobwire.protocol.foreign import (
@@ -328,7 +329,9 @@ class JobTable:
             awaitable = function(*job.parameters)
             if timeout is not None:
                 awaitable = limited(awaitable, timeout)
-            return _valued(job, awaitable) if keeps or KEEP in job.fields else awaitable
+            if keeps or KEEP in job.fields or NEXT in job.fields:
+                return _valued(job, awaitable)
+            return awaitable
 
         return self._make_async(definition, coroutine)
 

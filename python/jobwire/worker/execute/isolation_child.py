@@ -36,6 +36,7 @@ from jobwire.application.current import running
 from jobwire.application.functions import check_result
 from jobwire.application.jobtype import JobType
 from jobwire.errors import Cancelled, JobCrashed, Shutdown, Snooze, TryAgain
+from jobwire.protocol.chains import NEXT
 from jobwire.protocol.payload import Job
 from jobwire.protocol.progress import JobProgress
 from jobwire.protocol.results import keep_of, keep_seconds, value_members
@@ -329,7 +330,8 @@ class _JobRunner:
                 )
         default = keep_seconds(definition.defaults.get("keep_result"))
         # Plain bytes, because the encoder does not take a subclass.
-        members = bytes(value_members(result)) if keep_of(job, default) else b""
+        wanted = keep_of(job, default) or NEXT in job.fields
+        members = bytes(value_members(result)) if wanted else b""
         return Done(members, job.progress)
 
     async def _await(self, app: App, function: Callable[..., Any], job: Job) -> Any:

@@ -26,10 +26,12 @@ from jobwire.errors import (
     MalformedPayload,
     PoisonPill,
     RedisTrouble,
+    ResultError,
     Shutdown,
     Snooze,
     TryAgain,
 )
+from jobwire.protocol.chains import NEXT, next_job
 from jobwire.protocol.classes import hand_over
 from jobwire.protocol.dead_set import dead_place
 from jobwire.protocol.expiry import EXPIRES_AT, is_late, snoozed, snoozes
@@ -37,7 +39,7 @@ from jobwire.protocol.foreign import UNKNOWN, park
 from jobwire.protocol.iteration import Interrupted
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.metrics import ThreadMetrics
-from jobwire.protocol.outcome import DONE, Outcome, after_decision, ending, put_off
+from jobwire.protocol.outcome import DONE, NextJob, Outcome, after_decision, ending, put_off
 from jobwire.protocol.payload import Job, LazyJob, decode, edit
 from jobwire.protocol.poison import poisoned
 from jobwire.protocol.reliable import InFlightJob
@@ -129,6 +131,12 @@ class OutcomePolicy:
             if job.progress is not None:
                 self.ended_progress.add(job)
             after = compiled.finish(job) if compiled.finish is not None else None
+            following: NextJob | None = None
+            if error is None and NEXT in job.fields:
+                try:
+                    following = self._following(execution)
+                except (MalformedPayload, ResultError) as problem:
+                    error = problem
             if error is None:
                 if execution.logged:
                     ended(_log, logging.INFO, "done", elapsed=round(seconds, 3))
@@ -137,11 +145,14 @@ class OutcomePolicy:
                 if compiled.keep or KEEP in job.fields:
                     result = self._done(job, compiled.keep)
                 if execution.acknowledged:
-                    self.sink.ran(failed=False, rest=ending(Outcome(result=result), job))
+                    rest = Outcome(result=result, next=following)
+                    self.sink.ran(failed=False, rest=ending(rest, job))
                 else:
                     outcome = DONE
-                    if after is not None or result is not None:
-                        outcome = Outcome(result=result, after=() if after is None else (after,))
+                    if after is not None or result is not None or following is not None:
+                        outcome = Outcome(
+                            result=result, after=() if after is None else (after,), next=following
+                        )
                     self.sink.record(execution.held, self._ending(execution.held, outcome, job))
             elif isinstance(error, Cancelled) or (job.cancelled and isinstance(error, _ENDED)):
                 self.cancelled(execution, counters)
@@ -170,6 +181,15 @@ class OutcomePolicy:
         """Return the outcome of a job with the release of its lock and its slot."""
         outcome = ending(outcome, job)
         return outcome if self.limits is None else self.limits.ending(held, outcome)
+
+    def _following(self, execution: Execution) -> NextJob | None:
+        """Return the job that follows one that returned; no other outcome pushes it. [X-FLOW-4]
+
+        Raises:
+            MalformedPayload, ResultError: See `chains.next_job`. The job fails. [X-FLOW-6]
+        """
+        now = stamp(time.time(), self.generation())
+        return next_job(execution.held.text, execution.job.value, now=now)
 
     def cancelled(self, execution: Execution, counters: ThreadMetrics) -> None:
         """End a job that was cancelled, which is not a failure. [X-CANCEL-5] [X-CANCEL-6]"""

@@ -1,0 +1,137 @@
+"""Chains: jobs that run one after the other, each pushed by the end of the one before.
+
+The payload of a job carries those of all jobs that follow. [X-FLOW-1] to [X-FLOW-7]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+
+from jobwire.errors import MalformedPayload, ResultError
+from jobwire.protocol.outcome import NextJob
+from jobwire.protocol.payload import decode, edit
+from jobwire.protocol.results import ResultOutcome, value_members
+
+__all__ = [
+    *("BEFORE", "MAX_STEPS", "NEXT", "TAKES", "StepState"),
+    *("chained", "next_job", "states", "waiting"),
+]
+
+NEXT = "jw_next"  # the payloads of the jobs that follow, in order [X-FLOW-1]
+TAKES = "jw_takes"  # of a job that waits: positions of arguments that get the result [X-FLOW-2]
+BEFORE = "jw_before"  # ids and classes of the jobs that have ended before, in order [X-FLOW-7]
+MAX_STEPS = 1_000  # because each job of a chain carries all the others
+
+StepState: TypeAlias = ResultOutcome | Literal["open", "later"]
+"""State of a job of a chain: its outcome; `open`: it waits in a queue, runs, or its outcome is not
+known any more; `later`: it waits for the jobs before it."""
+
+_VALUE = b'"value":'
+
+
+class _Carrier(msgspec.Struct):
+    jw_next: list[msgspec.Raw]
+    jid: str = ""
+    wrapped: str = ""
+    class_: str = msgspec.field(name="class", default="")
+    jw_before: list[msgspec.Raw] = []
+
+
+class _Step(msgspec.Struct):
+    class_: str = msgspec.field(name="class")
+    jid: str
+    queue: str
+    args: msgspec.Raw = msgspec.Raw(b"[]")
+    jw_takes: list[int] = []
+
+
+_decode_carrier = msgspec.json.Decoder(_Carrier).decode
+_decode_step = msgspec.json.Decoder(_Step).decode
+_decode_args = msgspec.json.Decoder(list[msgspec.Raw]).decode
+
+
+def waiting(text: bytes, takes: Sequence[int]) -> bytes:
+    """Return the payload of a job as another one carries it. [X-FLOW-1] [X-FLOW-2]
+
+    Args:
+        text: The payload, with null for each argument that gets the result.
+        takes: Positions of these arguments.
+    """
+    return edit(text, {TAKES: list(takes)} if takes else {}, drop=("enqueued_at",))
+
+
+def chained(text: bytes, following: Sequence[bytes]) -> bytes:
+    """Return the payload of a job that carries those that `waiting` returned. [X-FLOW-1]
+
+    Raises:
+        MalformedPayload: It is nested too deep. [PAY-3]
+    """
+    carrier = edit(text, {NEXT: [msgspec.Raw(step) for step in following]})
+    decode(carrier, "")
+    return carrier
+
+
+def next_job(text: bytes, value: object, *, now: float) -> NextJob | None:
+    """Return the job to push with the end of one that returned; None if none follows.
+
+    An outcome that comes too late does not push it. [X-FLOW-3] [X-FLOW-5] [X-FLOW-6] [X-FLOW-7]
+
+    Args:
+        text: The payload of the job that returned.
+        value: The value that it returned.
+        now: Time for `enqueued_at`, in the form of the payload.
+
+    Raises:
+        MalformedPayload: The next job is not one. The job fails.
+        ResultError: The next job needs the value, and cannot get it. The job fails.
+    """
+    try:
+        carrier = _decode_carrier(text)
+        if not carrier.jw_next:
+            return None
+        raw, *rest = carrier.jw_next
+        step = _decode_step(raw)
+        changes: dict[str, Any] = {}
+        if step.jw_takes:
+            args = _decode_args(step.args)
+            result = _value(step, value)
+            for position in step.jw_takes:
+                if not 0 <= position < len(args):
+                    raise MalformedPayload(
+                        "X-FLOW-2", f"{NEXT}[0]", f"{TAKES} names args[{position}], which is absent"
+                    )
+                args[position] = result
+            changes["args"] = args
+    except msgspec.MsgspecError as error:
+        raise MalformedPayload("X-FLOW-1", NEXT, str(error)) from None
+    changes["enqueued_at"] = now
+    if rest:
+        changes[NEXT] = rest
+    changes[BEFORE] = [*carrier.jw_before, [carrier.jid, carrier.wrapped or carrier.class_]]
+    return NextJob(step.queue, edit(bytes(raw), changes, drop=(TAKES,)))
+
+
+def _value(step: _Step, value: object) -> msgspec.Raw:
+    members = value_members(value)
+    if not members.startswith(_VALUE):
+        problem = msgspec.json.decode(b"{" + members + b"}")["problem"]
+        raise ResultError(f"the next job, {step.class_}, cannot get the result: {problem}")
+    return msgspec.Raw(members[len(_VALUE) :])
+
+
+def states(outcomes: Sequence[ResultOutcome | None]) -> list[StepState]:
+    """Return the state of each job of a chain, from the outcomes that results tell.
+
+    A result may be forgotten, or not be there yet; a job of which a later one has a result is done.
+    """
+    known = [index for index, outcome in enumerate(outcomes) if outcome is not None]
+    last = known[-1] if known else -1
+    found: list[StepState] = ["done"] * max(last, 0)
+    if last >= 0:
+        found.append(outcomes[last] or "open")
+    if len(found) < len(outcomes) and (not found or found[-1] == "done"):
+        found.append("open")
+    return found + ["later"] * (len(outcomes) - len(found))
