@@ -55,6 +55,7 @@ _PROFILES = (
     *("client/time", "worker/time"),
     *("client/unique", "worker/unique"),
     *("client/flow", "worker/flow"),
+    *("client/limits", "worker/limits"),
     "worker/activejob",
     *("worker/compression", "worker/parking", "worker/classes", "worker/progress"),
 )
@@ -65,6 +66,7 @@ _ROBUST_THROUGHOUT = frozenset(
         *("client/time", "worker/time"),
         *("client/unique", "worker/unique"),
         *("client/flow", "worker/flow"),
+        *("client/limits", "worker/limits"),
         "worker/activejob",
         *("worker/compression", "worker/parking", "worker/classes", "worker/progress"),
     ]

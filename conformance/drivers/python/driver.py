@@ -75,6 +75,8 @@ def push(client: jobwire.Client, request: dict[str, Any]) -> dict[str, Any]:
         options["expires_in"] = request["expires_in"]
     if "unique" in request:
         options["unique"] = request["unique"]
+    if "limit" in request:
+        options["limit"] = jobwire.Limit(**request["limit"])
     if "next" in request:
         following = [
             Call(

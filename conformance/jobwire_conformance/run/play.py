@@ -201,7 +201,7 @@ class Play:
         request = {"job": step["push"]}
         if "at" in step:
             request["at"] = _moment(step["at"])
-        given = ("in", "expires_in", "unique", "next")
+        given = ("in", "expires_in", "unique", "next", "limit")
         request |= {name: step[name] for name in given if name in step}
         self._ask("push", request, step, "jid")
 

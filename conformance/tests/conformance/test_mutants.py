@@ -62,6 +62,7 @@ AREAS = {
         "result",
         "time",
         "unique",
+        "limits",
     ),
 }
 NAMESPACED = {
