@@ -5,8 +5,8 @@ The payload of a job carries those of all jobs that follow. [X-FLOW-1] to [X-FLO
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Literal, TypeAlias
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -16,8 +16,8 @@ from jobwire.protocol.payload import decode, edit
 from jobwire.protocol.results import ResultOutcome, value_members
 
 __all__ = [
-    *("BEFORE", "MAX_STEPS", "NEXT", "TAKES", "StepState"),
-    *("chained", "next_job", "states", "waiting"),
+    *("BEFORE", "MAX_STEPS", "NEXT", "TAKES", "Step", "StepState"),
+    *("chained", "next_job", "states", "steps", "waiting"),
 ]
 
 NEXT = "jw_next"  # the payloads of the jobs that follow, in order [X-FLOW-1]
@@ -120,6 +120,49 @@ def _value(step: _Step, value: object) -> msgspec.Raw:
         problem = msgspec.json.decode(b"{" + members + b"}")["problem"]
         raise ResultError(f"the next job, {step.class_}, cannot get the result: {problem}")
     return msgspec.Raw(members[len(_VALUE) :])
+
+
+class Step(NamedTuple):
+    """One job of a chain, as the payload of another one of that chain tells it.
+
+    Attributes:
+        state: `done`, `here` for the job of the payload, `later`.
+        class_name: Its class; "" if the payload does not tell it.
+        jid: Its id; "" if the payload does not tell it.
+    """
+
+    state: Literal["done", "here", "later"]
+    class_name: str
+    jid: str
+
+
+def steps(fields: Mapping[str, Any]) -> list[Step]:
+    """Return all jobs of the chain of a job, in order; none if it is not part of a chain.
+
+    Args:
+        fields: Of the payload of the job; parts of another form than X-FLOW-1 says are left out.
+    """
+    before = [
+        Step("done", str(class_name), str(jid))
+        for jid, class_name in filter(_is_pair, _listed(fields.get(BEFORE)))
+    ]
+    later = [
+        Step("later", str(step.get("wrapped") or step.get("class", "")), str(step.get("jid", "")))
+        for step in _listed(fields.get(NEXT))
+        if isinstance(step, dict)
+    ]
+    if not before and not later:
+        return []
+    class_name = str(fields.get("wrapped") or fields.get("class", ""))
+    return [*before, Step("here", class_name, str(fields.get("jid", ""))), *later]
+
+
+def _is_pair(value: object) -> bool:
+    return isinstance(value, list) and len(value) == 2
+
+
+def _listed(value: object) -> list[Any]:
+    return value if isinstance(value, list) else []
 
 
 def states(outcomes: Sequence[ResultOutcome | None]) -> list[StepState]:

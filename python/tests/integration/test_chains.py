@@ -6,14 +6,18 @@ import asyncio
 import copy
 import json
 import random
+import re
 import threading
+import time
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import closing
 from datetime import date
 from pathlib import Path
 from typing import Any
 
 import pytest
+from starlette.testclient import TestClient
 
 from harness.servers import Reaper, Server, wait_until
 from jobwire import (
@@ -30,7 +34,9 @@ from jobwire import (
     testing,
 )
 from jobwire.application.config import FetchMode
-from jobwire.protocol.chains import next_job, states
+from jobwire.cli.inspect.views import one_job
+from jobwire.protocol.chains import next_job, states, steps
+from jobwire.web import Visitor, WebApp
 from tests.integration.clients import everything, listening
 from tests.workers import Workers, running
 
@@ -484,3 +490,33 @@ def test_chains_survive_the_death_of_their_workers(
     assert set(effects) == {f"{n}:{at}".encode() for n in range(kills) for at in range(50)}
     assert pushes == {jid: 1 for run in runs for jid in run}
     app.close()
+
+
+def test_the_page_and_the_commands_show_the_whole_chain(server: Server) -> None:
+    """X-FLOW-7: the jobs before and after the one that is shown, with links."""
+    its = Adding()
+    with running(its.app, server):
+        run = chain(its.add.s(1), its.fail.s(), its.add.s(previous, "!")).enqueue()
+        assert run is not None
+        wait_until(lambda: run.states()[1] == "dead")
+    first, second, third = run.jids
+    app = WebApp(server.url, authorize=lambda request: Visitor("ada", "operator"))
+    with closing(app), TestClient(app) as page:
+        html = page.get(f"/jobs/{second}").text.partition(">Chain<")[2].partition("</ol>")[0]
+    assert re.findall(r'href="/jobs/(\w+)">(\w+)</a> (\w+)', html) == [
+        (first, "Add", "done"),
+        (third, "Add", "later"),
+    ]
+    assert '<li aria-current="step"><strong>Fail</strong> this job</li>' in html
+    with Inspector(server.url) as inspector:
+        entry = inspector.find("dead", second)
+    assert entry is not None
+    shown = [row[1] for row in one_job(entry, None, time.time()).items]
+    at = shown.index(f"1. Add (done, {first})")
+    assert shown[at : at + 3][1:] == ["2. Fail (this job)", f"3. Add (later, {third})"]
+
+
+def test_a_chain_that_another_program_wrote_is_shown_as_far_as_it_goes() -> None:
+    assert steps({"class": "A", "jw_next": 5, "jw_before": [[1], 5]}) == []
+    shown = steps({"class": "W", "wrapped": "A", "jw_next": [5, {}], "jw_before": [["x", "B"]]})
+    assert shown == [("done", "B", "x"), ("here", "A", ""), ("later", "", "")]

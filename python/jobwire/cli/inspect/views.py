@@ -22,6 +22,7 @@ from jobwire.inspect import (
 )
 from jobwire.inspect.formats import clean, cut, duration, iso, plain
 from jobwire.ops import Operations
+from jobwire.protocol.chains import steps
 from jobwire.protocol.metrics import BOUNDS, Totals
 from jobwire.protocol.progress import JobProgress
 from jobwire.protocol.times import Generation
@@ -237,6 +238,12 @@ def one_job(
             ("progress", clean(progress.summary)),
             ("reported", Moment(progress.at, now, both=True)),
         ]
+    chain = steps(entry.fields)
+    for number, step in enumerate(chain, 1):
+        here = "this job" if step.state == "here" else f"{step.state}, {step.jid}"
+        facts.append(
+            ("" if number > 1 else "chain", clean(f"{number}. {step.class_name} ({here})"))
+        )
     if entry.problem:
         facts.append(("problem", Styled(clean(entry.problem), "red")))
     facts.append(("payload", clean(entry.text)))

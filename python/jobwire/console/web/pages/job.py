@@ -15,6 +15,7 @@ from jobwire.console.web.pages.entries import entry_of
 from jobwire.console.web.places import BY_PATH, SETS
 from jobwire.console.web.redaction import HIDDEN, hide_arguments
 from jobwire.inspect.entry import QUEUE, Entry
+from jobwire.protocol.chains import BEFORE, NEXT, steps
 
 __all__ = ["show", "show_entry"]
 
@@ -24,7 +25,7 @@ MAX_LINES = 100  # of a backtrace
 KNOWN = {
     *("class", "args", "jid", "queue", "retry", "created_at", "enqueued_at", "failed_at"),
     *("retried_at", "retry_count", "error_class", "error_message", "error_backtrace", "tags"),
-    *("wrapped", "display_class", "at"),
+    *("wrapped", "display_class", "at", BEFORE, NEXT),
 }
 
 
@@ -102,6 +103,7 @@ def _page(context: RequestContext, jid: str, explained: Explanation) -> Page:
             "most_lines": None if context.asked("lines") == "all" else MAX_LINES,
             "incomplete": incomplete and not context.asked("all"),
             "group": _group(context, first),
+            "chain": steps(fields),
             "result": stored,
             "progress": context.progress(reported, fields),
             "seen_result": _seen_result(context, stored, fields) if stored else {},
