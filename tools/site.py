@@ -59,8 +59,9 @@ PAGES = {
     **{
         f"spec/{name}.md": f"annexes/{name}.md"
         for name in (
-            *("activejob", "cancelling", "classes", "compression", "parking", "periodic"),
-            *("limits", "progress", "results", "template", "time", "unique", "workflows"),
+            *("activejob", "batches", "cancelling", "classes", "compression", "parking"),
+            *("limits", "periodic", "progress", "results", "template", "time", "unique"),
+            "workflows",
         )
     },
 }

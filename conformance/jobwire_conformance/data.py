@@ -56,6 +56,7 @@ _PROFILES = (
     *("client/unique", "worker/unique"),
     *("client/flow", "worker/flow"),
     *("client/limits", "worker/limits"),
+    *("client/batch", "worker/batch"),
     "worker/activejob",
     *("worker/compression", "worker/parking", "worker/classes", "worker/progress"),
 )
@@ -67,6 +68,7 @@ _ROBUST_THROUGHOUT = frozenset(
         *("client/unique", "worker/unique"),
         *("client/flow", "worker/flow"),
         *("client/limits", "worker/limits"),
+        *("client/batch", "worker/batch"),
         "worker/activejob",
         *("worker/compression", "worker/parking", "worker/classes", "worker/progress"),
     ]

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from jobwire import iterables, testing
     from jobwire.application.aio import AsyncClient
     from jobwire.application.app import App
+    from jobwire.application.batch import Batch
     from jobwire.application.chain import Chain, ChainRun, chain, previous
     from jobwire.application.client import Client
     from jobwire.application.config import CapsuleConfig, WorkerConfig
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from jobwire.application.push_buffer import PendingPushes, PushBuffer
     from jobwire.application.signature import Signature
     from jobwire.errors import (
+        BatchEnded,
         BufferFull,
         Cancelled,
         ConfigError,
@@ -53,6 +55,7 @@ if TYPE_CHECKING:
     from jobwire.inspect.aio import AsyncInspector
     from jobwire.inspect.filters import Filter
     from jobwire.inspect.sync import Inspector
+    from jobwire.protocol.batches import BatchStatus
     from jobwire.protocol.iteration import Cursor
     from jobwire.protocol.limits import Limit
     from jobwire.protocol.normalize import Options
@@ -66,6 +69,9 @@ __all__ = [
     "App",
     "AsyncClient",
     "AsyncInspector",
+    "Batch",
+    "BatchEnded",
+    "BatchStatus",
     "BufferFull",
     "Cancelled",
     "CapsuleConfig",
@@ -123,6 +129,8 @@ _HOMES = {
     "App": "application.app",
     "AsyncClient": "application.aio",
     "AsyncInspector": "inspect.aio",
+    "Batch": "application.batch",
+    "BatchStatus": "protocol.batches",
     "CapsuleConfig": "application.config",
     "Chain": "application.chain",
     "ChainRun": "application.chain",

@@ -2,6 +2,7 @@
 
     JobwireError
     ├── ConfigError            a setting, URL, flag or definition is wrong; nothing was started
+    ├── BatchEnded             a batch takes no members any more; nothing was written
     ├── DuplicateJob           another job has the key of a unique job; nothing was written
     ├── NotPermitted           the role of a person does not allow an action; nothing was changed
     ├── PayloadError           a payload breaks SPEC.md
@@ -34,6 +35,7 @@ from datetime import timedelta
 from typing import Any
 
 __all__ = [
+    "BatchEnded",
     "BufferFull",
     "Cancelled",
     "ConfigError",
@@ -70,6 +72,23 @@ class JobwireError(Exception):
 
 class ConfigError(JobwireError, ValueError):
     """A setting, URL, flag or job definition is wrong. The text names the value, rule and fix."""
+
+
+class BatchEnded(JobwireError):
+    """A job was not added to a batch, because the batch takes no members any more. [X-BATCH-3]
+
+    Attributes:
+        batch_id: Id of the batch.
+        state: `complete`, `cancelled`, or empty if the batch does not exist.
+    """
+
+    def __init__(self, batch_id: str, state: str) -> None:
+        super().__init__(
+            f"batch {batch_id} {f'is {state}' if state else 'does not exist'} and takes no jobs; "
+            "add jobs before its block ends, or from a member that runs"
+        )
+        self.batch_id = batch_id
+        self.state = state
 
 
 class DuplicateJob(JobwireError):

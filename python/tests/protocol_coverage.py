@@ -29,6 +29,7 @@ _TRACED = (
     *(f"integration/ops/test_{name}.py" for name in ("actions", "permissions")),
     *(f"integration/test_client{name}.py" for name in ("", "_generations")),
     *(f"integration/test_{name}.py" for name in ("cancelling", "heartbeat", "iteration")),
+    "integration/test_batches.py",
     "integration/test_job_progress.py",
     *(
         f"integration/test_{name}.py"

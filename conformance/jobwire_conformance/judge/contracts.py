@@ -49,8 +49,8 @@ _CONTRACTS = {
             *(_PRIVATE, f"retry|schedule|dead|jobwire:unreadable|{_QUEUE}", *_COUNTED),
             *("queues", "jobwire:stat:expired", "jobwire:cancelled"),
         ),
-        (_DIGITS, "|executed|failed|expired", _FLAG, _BYTES, rf"|{_TIME}", r"\d*", "3|7|9"),
-        (f"jobwire:(?:result:.+|unique:[0-9a-f]{{64}})|{_QUEUE}",),
+        (_DIGITS, "|executed|failed|expired", _FLAG, _BYTES, rf"|{_TIME}", r"\d*", "3|7|13"),
+        (f"jobwire:(?:result:.+|unique:[0-9a-f]{{64}}|batch:.+)|{_QUEUE}",),
         (_BYTES,),  # which `_mismatch_of_jobs` looks at
     ),
     "cancel": _Contract(
@@ -149,16 +149,18 @@ def _mismatch_of_jobs(place: str, results: Sequence[str], arguments: Sequence[st
     if trims != bool(oldest) or trims != bool(limit):
         return f"ARGV oldest {oldest} and limit {limit} for {place}"[:200]
     words = [_FIELD, _NOW if trims else rf"|{_TIME}", _BYTES]
-    words += [_BYTES, _DIGITS, _BYTES, _BYTES, _BYTES, _BYTES][: int(size) - 3]
+    words += [_BYTES, _DIGITS, *[_BYTES] * 5, "|done|dead|dropped", _BYTES, _BYTES][: int(size) - 3]
     if len(arguments) == len(fixed):
         return "no job in ARGV"
     if problem := _misfit("ARGV", arguments, fixed, words):
         return problem
     more: list[str] = []
     for at in range(len(fixed), len(arguments), int(size)):
-        stored, holder, queue = [*arguments[at + 5 : at + int(size)], "", "", ""][:3]
+        group = [*arguments[at : at + int(size)], *[""] * 10]
+        stored, holder, queue, member, callbacks = (group[n] for n in (5, 6, 7, 9, 11))
         more += ["jobwire:result"] * bool(stored) + ["jobwire:unique"] * bool(holder)
         more += [f"queue:{queue}"] * bool(queue)
+        more += [*["jobwire:batch"] * 3, f"queue:{callbacks}"] if member else []
     kinds = [key if key.startswith("queue:") else ":".join(key.split(":")[:2]) for key in results]
     return None if more == kinds else f"keys of {kinds} for {more}"[:200]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from jobwire.protocol.batches import Ended
 from jobwire.protocol.dead_set import DeadSetLimits
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.outcome import NextJob, Outcome
@@ -19,6 +20,9 @@ LOCK = "jobwire:unique:" + "a" * 64
 PRIVATE = f"jobwire:private:{ME}"
 RETURNED = ["jobwire:returned", "jobwire:returned_at"]
 NEXT = ["1:a", "", "", "", "0", "", ""]
+NO_BATCH = [""] * 4
+IN_BATCH = ["j", "done", "b", "1795192067.0"]
+BATCH = [*(f"jobwire:batch:b-1{part}" for part in ("", ":open", ":failed")), "queue:b"]
 CALLS = [
     script_fetch(KEYS, ME, ["default", "a:b"], count=3, sequence=17),
     script_done(KEYS, ME, ["1:default", "2:a:b"], failed=False, day=DAY),
@@ -31,6 +35,7 @@ CALLS = [
             (Outcome(cancelled="j"), None),
             (Outcome(counted="expired", result=ResultToStore("j", 60, b"{}")), None),
             (Outcome(next=NextJob("c:d", b"{}"), unlocks=("a" * 64, "j")), None),
+            (Outcome(ended=Ended("b-1", "c:d", "j", "done", "1795192067000")), None),
         ]
     ),
 ]
@@ -54,9 +59,9 @@ def test_calls_of_the_reference_keep_the_contracts(call: Script) -> None:
 
 
 def test_every_script_has_a_contract() -> None:
-    """LUA-4: except for those of periodic jobs, limits and unique jobs, which are of annexes."""
+    """LUA-4: except for those of annexes: periodic and unique jobs, limits, batches."""
     without = {name for name in scripts() if contracts.fault(name, [], []) is None}
-    others = {name for name in scripts() if name.startswith(("periodic_", "limit_"))}
+    others = {name for name in scripts() if name.startswith(("periodic_", "limit_", "batch_"))}
     assert without == {*others, "lock", "unlock"}
 
 
@@ -107,9 +112,11 @@ def test_arguments_belong_to_their_keys(
         ("retry", [], ["", "0", "", "", "", "7", "1:a", "0", "", "", "5", "{}", ""], "keys of []"),
         ("retry", [LOCK], ["", "0", "", "", "", "7", "1:a", "0", "", "", "5", "{}", ""], "keys of"),
         ("retry", [LOCK], ["", "0", "", "", "", "7", "1:a", "0", "", "", "0", "", "j"], None),
-        ("retry", ["queue:b"], ["", "0", "", "", "", "9", *NEXT, "b", "{}"], None),
-        ("retry", ["queue:b"], ["", "0", "", "", "", "9", *NEXT, "c", "{}"], "keys of"),
-        ("retry", ["queue:b"], ["", "0", "", "", "", "9", *NEXT, "", ""], "keys of"),
+        ("retry", ["queue:b"], ["", "0", "", "", "", "13", *NEXT, "b", "{}", *NO_BATCH], None),
+        ("retry", ["queue:b"], ["", "0", "", "", "", "13", *NEXT, "c", "{}", *NO_BATCH], "keys of"),
+        ("retry", ["queue:b"], ["", "0", "", "", "", "13", *NEXT, "", "", *NO_BATCH], "keys of"),
+        ("retry", BATCH, ["", "0", "", "", "", "13", *NEXT, "", "", *IN_BATCH], None),
+        ("retry", BATCH[:3], ["", "0", "", "", "", "13", *NEXT, "", "", *IN_BATCH], "keys of"),
     ],
 )
 def test_the_jobs_of_a_finish_belong_to_its_place(

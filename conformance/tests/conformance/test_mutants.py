@@ -53,6 +53,7 @@ AREAS = {
     "periodic": ("cron", "periodic"),
     "annexes": (
         "activejob",
+        "batch",
         "cancel",
         "classes",
         "compressed",

@@ -261,6 +261,8 @@ MISTAKES = (
 
 NOT_MODELLED = {
     "forget": "it changes the counts of returned jobs only, and the model has no counts",
+    "batch_add": "it pushes, as a client does, and the model begins with jobs that are in Redis",
+    "batch_end": "it removes a job that waits, as an operator can, and the model has no operators",
     "cancel": "it removes a job that waits, as an operator can, and the model has no operators",
     "lock": "it pushes, as a client does, and the model begins with jobs that are in Redis",
     **dict.fromkeys(

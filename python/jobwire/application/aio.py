@@ -3,14 +3,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Unpack
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 from jobwire.application.call import Call
 from jobwire.application.delivery import Transport
 from jobwire.application.producer import (
     MAX_PAYLOAD_BYTES,
     GenerationSetting,
+    Producer,
     make_confirm,
     make_producer,
 )
@@ -30,12 +31,14 @@ from jobwire.protocol.normalize import (
 from jobwire.protocol.progress import JobProgress
 from jobwire.protocol.results import Result
 from jobwire.protocol.times import When
+from jobwire.protocol.wire import Op
 
 if TYPE_CHECKING:
     from jobwire.application.push_buffer import PendingPushes, PushBuffer
 
 __all__ = ["AsyncClient"]
 
+T = TypeVar("T")
 MAX_CONNECTIONS = 50  # enough for hundreds of threads or tasks, because a push takes no time
 
 
@@ -252,6 +255,10 @@ class AsyncClient(AsyncClosing):
                 on_commit=on_commit,
             )
         )
+
+    async def produce(self, operation: Callable[[Producer], Op[T]]) -> T:
+        """Carry out an operation of the producer of this client, for other parts of jobwire."""
+        return await self.redis.run(operation(self._producer))
 
     async def push_many(self, calls: Iterable[Call]) -> list[str | None]:
         """Push jobs of several kinds: `client.push_many([resize.s(7), welcome.s("ada")])`.

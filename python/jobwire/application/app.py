@@ -18,8 +18,11 @@ from typing import (
     overload,
 )
 
+from jobwire.application.batch import Batch, NewBatch
+from jobwire.application.call import Call
 from jobwire.application.clients import Clients
 from jobwire.application.config import MAX_WAIT_S
+from jobwire.application.current import current_job
 from jobwire.application.discovery import find_modules
 from jobwire.application.functions import check_function, place
 from jobwire.application.hooks import (
@@ -40,6 +43,7 @@ from jobwire.application.propagation import CurrentAttributes, Propagation
 from jobwire.errors import ConfigError, PayloadError
 from jobwire.protocol import active_job
 from jobwire.protocol.arguments import StrictArgs
+from jobwire.protocol.batches import batch_of
 from jobwire.protocol.iteration import Cursor
 from jobwire.protocol.normalize import (
     AsyncClientMiddleware,
@@ -443,6 +447,51 @@ class App(Clients):
             return job
 
         return add
+
+    def batch(
+        self,
+        *,
+        on_success: Call | None = None,
+        on_complete: Call | None = None,
+        on_death: Call | None = None,
+        description: str = "",
+    ) -> NewBatch:
+        """Return a batch, for a `with` or `async with` block that adds its members.
+
+            with app.batch(on_success=report.s(7)) as batch:
+                batch.add_all(resize.s(picture) for picture in pictures)
+
+        A callback is pushed in the step that stores the end of the member that it waits for, once.
+
+        Args:
+            on_success: The job to push when every member has succeeded.
+            on_complete: The job to push when every member has ended: it succeeded, died, was
+                deleted, cancelled or dropped.
+            on_death: The job to push when the first member dies.
+            description: Text for people.
+
+        Raises:
+            ConfigError: A callback is not a job with its arguments; or, at the begin of the block,
+                the callbacks are in several queues.
+        """
+        calls = {"on_success": on_success, "on_complete": on_complete, "on_death": on_death}
+        return NewBatch(self, calls, description, self.choose(""))
+
+    def find_batch(self, batch_id: str) -> Batch | None:
+        """Return a batch by its id; None if it is gone."""
+        status = Batch(self, batch_id, "", self.choose("")).status()
+        return None if status is None else Batch(self, batch_id, status.queue, self.choose(""))
+
+    async def afind_batch(self, batch_id: str) -> Batch | None:
+        """Return a batch by its id; see `find_batch`."""
+        status = await Batch(self, batch_id, "", self.choose("")).astatus()
+        return None if status is None else Batch(self, batch_id, status.queue, self.choose(""))
+
+    def current_batch(self) -> Batch | None:
+        """Return the batch of the running job, its member or its callback; None outside of one."""
+        job = current_job()
+        member = None if job is None else batch_of(job.fields)
+        return None if member is None else Batch(self, *member, self.served)
 
     def on(self, event: Event) -> Callable[[C], C]:
         """Register a function that is called, without arguments, at an event. A decorator.

@@ -8,6 +8,7 @@ import os
 import random
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace as replace_call
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal
@@ -26,8 +27,9 @@ from jobwire.errors import (
     RedisRefused,
     RedisUnreachable,
 )
-from jobwire.protocol import active_job, cancelling, chains, progress, times
+from jobwire.protocol import active_job, batches, cancelling, chains, progress, times
 from jobwire.protocol.arguments import StrictArgs, check_args
+from jobwire.protocol.batches import BATCH, CALLBACK
 from jobwire.protocol.chains import StepState
 from jobwire.protocol.compression import compress
 from jobwire.protocol.expiry import EXPIRES_AT
@@ -35,6 +37,7 @@ from jobwire.protocol.iteration import Cancellation
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.limits import LIMIT
 from jobwire.protocol.normalize import (
+    DEFAULTS,
     FAILURE_FIELDS,
     AsyncClientMiddleware,
     ClientMiddleware,
@@ -44,7 +47,14 @@ from jobwire.protocol.normalize import (
     finalize,
 )
 from jobwire.protocol.progress import JobProgress
-from jobwire.protocol.pushing import bulk_times, detect_generation, push, push_bulk, replace
+from jobwire.protocol.pushing import (
+    bulk_times,
+    detect_generation,
+    push,
+    push_bulk,
+    push_members,
+    replace,
+)
 from jobwire.protocol.results import Result, is_final, read
 from jobwire.protocol.template import Template
 from jobwire.protocol.times import Generation, When
@@ -489,6 +499,84 @@ class Producer:
             # All at once, so that the next one does not start if that one ends meanwhile.
             yield cancelling.mark(self.keys, jids, now=self._clock())
         return (yield from self.cancel(current))
+
+    def open_batch(self, batch_id: str, callbacks: Mapping[str, Call], description: str) -> Op[str]:
+        """Make a batch; return the name of the queue of its callbacks. [X-BATCH-1]
+
+        Raises:
+            ConfigError: The callbacks are in several queues, or middleware stopped one.
+        """
+        self._check_online()
+        now = self._clock()
+        made: dict[str, ReadyPayload] = {}
+        for name, call in callbacks.items():
+            queue = call.options.get("queue", DEFAULTS["queue"])
+            fields = {**(call.fields or {}), CALLBACK: {"id": batch_id, "queue": queue, "on": name}}
+            job = yield from self.make(replace_call(call, fields=fields), now=now)
+            if job is None:
+                raise ConfigError(f"{name}: middleware stopped {call.class_name}; let it pass")
+            made[name] = job
+        queues = sorted({job.queue for job in made.values()}) or [DEFAULTS["queue"]]
+        if len(queues) > 1:
+            raise ConfigError(
+                f"callbacks: the queues {', '.join(queues)} are not one; give the callbacks of a "
+                "batch one queue, by job.options(queue=...)"
+            )
+        yield batches.create(
+            self.keys, batch_id, made, queue=queues[0], description=description, now=now
+        )
+        return queues[0]
+
+    def add_to_batch(self, member: batches.Membership, calls: Iterable[Call]) -> Op[list[str]]:
+        """Push jobs as members of a batch, in slices; return their ids. [X-BATCH-2] [X-BATCH-3]
+
+        A job that middleware stopped is left out. All jobs are checked before the first is written.
+
+        Raises:
+            BatchEnded: The batch takes no members any more.
+            InvalidJob: A job must not be written, or takes a lock when it is pushed.
+            RedisTrouble: See `push_bulk`.
+        """
+        self._check_online()
+        now = self._clock()
+        pace = _Pace(self._clock)
+        made: list[ReadyPayload] = []
+        mark = {"id": member.batch, "queue": member.queue}
+        for index, call in enumerate(calls):
+            if pace.is_over():
+                yield from pace.pause()
+            fields = {**(call.fields or {}), BATCH: mark}
+            job = yield from self.make(replace_call(call, fields=fields), now=now, index=index)
+            if job is None:
+                continue
+            if job.lock is not None and job.lock.at_push:
+                problem = (
+                    f"a job with the scope {job.lock.scope} cannot be in a batch; use the scope "
+                    "while_running, or options(unique=None)"
+                )
+                raise _with_class(call.class_name, InvalidJob("X-BATCH-2", "unique", problem))
+            made.append(job)
+        yield from push_members(self.keys, member.batch, made, self._confirm)
+        return [job.jid for job in made]
+
+    def end_batch(
+        self, member: batches.Membership, how: Literal["closed", "cancelled"]
+    ) -> Op[bool]:
+        """Close or cancel a batch; return False if it does not exist. [X-BATCH-4] [X-BATCH-7]"""
+        generation = yield from self.generation()
+        at = batches.time_text(self._clock(), generation)
+        return bool((yield batches.script_end(self.keys, member, how, at=at)))
+
+    def batch_status(self, batch_id: str) -> Op[batches.BatchStatus | None]:
+        """Return a batch as it is now; None if there is none."""
+        return (yield from batches.read_status(self.keys, batch_id))
+
+    def _check_online(self) -> None:
+        if self._transport.overrides:
+            raise ConfigError(
+                "batch: jobs are collected in memory, which knows no batches; test with "
+                "testing.server, or call the jobs"
+            )
 
     def make(
         self,

@@ -154,7 +154,7 @@ class AsyncInspector(AsyncClosing):
 
     async def delete(self, entry: Entry) -> bool:
         """Delete an entry of a set or a job of a queue; False if it was gone. [INSP-4]"""
-        return await self._run(sets.delete(self._keys, entry))
+        return await self._run(sets.delete(self._keys, entry, now=self._clock()))
 
     async def retry(self, entry: Entry) -> bool:
         """Push an entry to its queue now, and give the attempt back; False if it was gone.

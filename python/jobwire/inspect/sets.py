@@ -18,8 +18,9 @@ from jobwire.protocol.keys import Keys
 from jobwire.protocol.payload import edit
 from jobwire.protocol.promotion import promoted
 from jobwire.protocol.pushing import detect_generation
+from jobwire.protocol.removal import ends_of_dead, removing
 from jobwire.protocol.times import Generation, epoch
-from jobwire.protocol.unique import held_by, removing, script_kill
+from jobwire.protocol.unique import held_by, script_kill
 from jobwire.protocol.wire import Arg, Batch, Command, Op, Script, command
 
 __all__ = [
@@ -130,11 +131,14 @@ def fetch(
 # -- one entry
 
 
-def delete(keys: Keys, one: Entry) -> Op[bool]:
-    """Remove an entry, with its lock; return True if it still existed. [INSP-4] [X-UNIQ-8]"""
+def delete(keys: Keys, one: Entry, *, now: float) -> Op[bool]:
+    """Remove an entry, with its lock and its place in a batch; return True if it still existed.
+
+    [INSP-4] [X-UNIQ-8] [X-BATCH-6]
+    """
     of_list = one.place.startswith(QUEUE)
     key = raw(keys.queue(one.queue)) if of_list else _own_set(keys, one)
-    (step,) = removing(keys, key, [one.payload], of_list=of_list)
+    (step,) = removing(keys, key, [one.payload], now=now, of_list=of_list)
     return bool((yield step))
 
 
@@ -260,7 +264,7 @@ def page_act(
     if action == "kill":
         return _kill(keys, key, dead_limits)
     if action == "delete":
-        return _remove(keys, key)
+        return _remove(keys, key, dead_limits.now)
     form = (yield from detect_generation(keys)) if generation == "auto" else generation
     return _enqueue(keys, key, now=dead_limits.now, generation=form, count=action == "retry")
 
@@ -273,7 +277,7 @@ def sweep_queue(
 
     def act(page: Sequence[Entry]) -> Op[tuple[int, int]]:
         texts = [one.payload for one in page]
-        counts = yield Batch(removing(keys, key, texts, of_list=True))
+        counts = yield Batch(removing(keys, key, texts, now=now, of_list=True))
         return sum(count for count in counts if type(count) is int), 0
 
     total: int = yield command("LLEN", key)
@@ -354,9 +358,9 @@ def _enqueue(keys: Keys, key: str, *, now: float, generation: Generation, count:
     return act
 
 
-def _remove(keys: Keys, key: str) -> PageAct:
+def _remove(keys: Keys, key: str, now: float) -> PageAct:
     def act(page: Sequence[Entry]) -> Op[tuple[int, int]]:
-        steps = removing(keys, key, [one.payload for one in page])
+        steps = removing(keys, key, [one.payload for one in page], now=now)
         if len(steps) == 1:
             return (yield steps[0]), 0
         return sum((yield Batch(steps, atomic=True))), 0
@@ -394,6 +398,10 @@ def _kill(keys: Keys, key: str, dead_limits: DeadSetLimits) -> PageAct:
                 [dead_limits.now, dead_limits.oldest, dead_limits.limit, *payloads],
             )
             moved += len(killed)
+            # After the step that kills: until then the member may run.
+            ends = ends_of_dead(keys, killed, now=dead_limits.now)
+            if ends:
+                yield Batch(ends)
         if unique:
             moved += sum((yield Batch(unique, atomic=True)))
         return moved, 0

@@ -161,7 +161,7 @@ class Inspector(Closing):
 
     def delete(self, entry: Entry) -> bool:
         """Delete an entry of a set or a job of a queue; False if it was gone. [INSP-4]"""
-        return self._run(sets.delete(self._keys, entry))
+        return self._run(sets.delete(self._keys, entry, now=self._clock()))
 
     def retry(self, entry: Entry) -> bool:
         """Push an entry to its queue now, and give the attempt back; False if it was gone.

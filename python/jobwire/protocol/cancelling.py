@@ -10,6 +10,7 @@ import msgspec
 
 from jobwire.errors import MalformedPayload
 from jobwire.protocol import iteration
+from jobwire.protocol.batches import BATCH, membership, script_end, time_text
 from jobwire.protocol.iteration import Cancellation, Place
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.payload import decode
@@ -148,7 +149,10 @@ def _members(key: str, jid: str) -> Op[list[bytes]]:
 
 
 def script_cancel(keys: Keys, key: str, text: bytes, jid: str, now: float) -> Script:
-    """Return the step that removes a waiting job and keeps its result. [X-CANCEL-4]"""
+    """Return the step that removes a waiting job and keeps its result.
+
+    [X-CANCEL-4] [X-BATCH-6]
+    """
     job = decode(text, "")
     seconds, lock = keep_of(job, 0), lock_of(job.get(UNIQUE))
     end = (
@@ -156,6 +160,12 @@ def script_cancel(keys: Keys, key: str, text: bytes, jid: str, now: float) -> Sc
         if seconds
         else ResultToStore(jid, 0, b"")
     )
+    member = membership(job.get(BATCH))
+    if member is not None:
+        at = time_text(now, 7)  # every reader knows this form
+        return script_end(
+            *(keys, member, "dropped"), at=at, jid=jid, place=key, text=text, result=end
+        )
     names = [key, keys.result(jid), keys.cancelled, keys.iteration(jid)]
     if lock is not None and lock.scope != "for_time":
         names.append(keys.unique(lock.digest))

@@ -139,6 +139,18 @@ class Keys:
         """ZSET, HASH or STRING of the slots, the line and the times of a limit. [X-LIMIT-3]"""
         return f"{self.namespace}jobwire:limit:{ident}:{part}"
 
+    def batch(self, batch_id: str) -> str:
+        """HASH of a batch: its state and its callbacks. [X-BATCH-1]"""
+        return f"{self.namespace}jobwire:batch:{batch_id}"
+
+    def batch_open(self, batch_id: str) -> str:
+        """SET of the ids of the members of a batch that have not ended. [X-BATCH-2]"""
+        return f"{self.namespace}jobwire:batch:{batch_id}:open"
+
+    def batch_failed(self, batch_id: str) -> str:
+        """SET of the ids of the members of a batch that ended without success. [X-BATCH-5]"""
+        return f"{self.namespace}jobwire:batch:{batch_id}:failed"
+
     def task(self, jid: str) -> str:
         """HASH of the record of a task of Django that keeps its result. [KEY-5]"""
         return f"{self.namespace}jobwire:task:{jid}"

@@ -7,10 +7,12 @@ from typing import Literal, NamedTuple, TypeAlias
 
 import msgspec
 
+from jobwire.protocol.batches import BATCH, Ended, HowEnded, membership, time_text
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.payload import Job, edit
 from jobwire.protocol.results import ResultToStore
 from jobwire.protocol.retry import Discard, Kill, Retry
+from jobwire.protocol.times import Generation
 from jobwire.protocol.unique import UNIQUE, lock_of
 from jobwire.protocol.wire import Command, Script
 
@@ -50,6 +52,7 @@ class Outcome(msgspec.Struct, frozen=True):  # quicker to make than a dataclass
             for none. [X-CANCEL-5]
         result: The result to store, if the job keeps one. [X-RESULT-2]
         unlocks: Digest of the lock to release, and the job that must have it. [X-UNIQ-7]
+        ended: The end of a member of a batch. [X-BATCH-5]
         next: The job to push if this one was still held. [REL-2]
         queue: The queue, if it is another one than that of the job. [X-CLASS-4]
         after: Sent right after the step: deletes the data that the job leaves in Redis, or frees
@@ -66,6 +69,7 @@ class Outcome(msgspec.Struct, frozen=True):  # quicker to make than a dataclass
     after: Sequence[Command | Script] = ()
     queue: str = ""
     next: NextJob | None = None
+    ended: Ended | None = None
 
     @property
     def trims(self) -> bool:
@@ -73,13 +77,13 @@ class Outcome(msgspec.Struct, frozen=True):  # quicker to make than a dataclass
         return self.place == "dead" or self.place == "unreadable"
 
     @property
-    def words(self) -> Literal[3, 7, 9]:
+    def words(self) -> Literal[3, 7, 13]:
         """Number of arguments that describe it in `finish.lua`.
 
         3: nothing else changes with the place and the counters.
         """
-        if self.next is not None:
-            return 9
+        if self.next is not None or self.ended is not None:
+            return 13
         plain = self.result is None and not self.cancelled and self.unlocks is None
         return 3 if plain else 7
 
@@ -113,17 +117,37 @@ def after_decision(decision: Retry | Kill | Discard, result: ResultToStore | Non
     return Outcome(counted="failed", result=result)
 
 
-def ending(outcome: Outcome, job: Job) -> Outcome:
-    """Return the outcome of a job with the release of its lock. [X-UNIQ-6] [X-UNIQ-7]"""
-    value = job.get(UNIQUE)
-    if value is None:
+def ending(outcome: Outcome, job: Job, now: float, generation: Generation) -> Outcome:
+    """Return the outcome of a job with the release of its lock, and its end in its batch.
+
+    [X-UNIQ-6] [X-UNIQ-7] [X-BATCH-5]
+
+    Args:
+        outcome: The outcome.
+        job: The job.
+        now: Epoch seconds, for callbacks of the batch.
+        generation: Generation of the times to write.
+    """
+    jid = job.jid
+    if jid is None:
         return outcome
-    lock, jid = lock_of(value), job.jid
-    if lock is None or jid is None or lock.scope == "for_time":
-        return outcome
-    if outcome.place in _WAITS and lock.scope != "while_running":
-        return outcome
-    return msgspec.structs.replace(outcome, unlocks=(lock.digest, jid))
+    if (value := job.get(UNIQUE)) is not None:
+        lock = lock_of(value)
+        waits = outcome.place in _WAITS and lock is not None and lock.scope != "while_running"
+        if lock is not None and lock.scope != "for_time" and not waits:
+            outcome = msgspec.structs.replace(outcome, unlocks=(lock.digest, jid))
+    if outcome.place not in _WAITS and (value := job.get(BATCH)) is not None:
+        member = membership(value)
+        if member is not None:
+            ended = Ended(*member, jid, _how(outcome), time_text(now, generation))
+            outcome = msgspec.structs.replace(outcome, ended=ended)
+    return outcome
+
+
+def _how(outcome: Outcome) -> HowEnded:
+    if outcome.cancelled or (not outcome.place and outcome.counted in ("", "expired")):
+        return "dropped"
+    return "dead" if outcome.place or outcome.counted == "failed" else "done"
 
 
 def put_off(text: bytes, queue: str, at: float) -> Outcome:

@@ -30,6 +30,7 @@ def of_scripts(keys: Keys, identity: str, queue: str) -> list[Command]:
         command("LPUSH", jobs, "x"),
         command("SADD", keys.owners, "x"),
         command("SREM", keys.owners, "x"),
+        command("SCARD", keys.owners),
         command("SISMEMBER", keys.paused, "x"),
         command("ZADD", keys.retry, 0, "x"),
         command("ZREM", schedule, "x"),

@@ -10,13 +10,22 @@ import msgspec
 
 from jobwire.errors import InvalidJob, MaybeWritten, NoReply, RedisRefused, RedisTrouble
 from jobwire.protocol import cancelling, times
+from jobwire.protocol.batches import check_added, script_add
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.normalize import ReadyPayload
 from jobwire.protocol.times import Generation, When
 from jobwire.protocol.unique import Refused, milliseconds
 from jobwire.protocol.wire import Arg, Batch, Command, Confirm, ErrorReply, Op, Script, command
 
-__all__ = ["bulk_times", "detect_generation", "push", "push_bulk", "replace", "slices"]
+__all__ = [
+    "bulk_times",
+    "detect_generation",
+    "push",
+    "push_bulk",
+    "push_members",
+    "replace",
+    "slices",
+]
 
 JOBS_PER_SLICE = 1_000  # jobs in one round trip [BULK-1]
 SCHEDULED_JOBS_PER_SLICE = 100
@@ -195,6 +204,34 @@ def push_bulk(
             raise
         written += (job.jid for job in part)
     return refused
+
+
+def push_members(
+    keys: Keys, batch_id: str, jobs: Sequence[ReadyPayload], confirm: Confirm | None = None
+) -> Op[None]:
+    """Write jobs as members of a batch, in slices, in order. [X-BATCH-2] [X-BATCH-3]
+
+    Raises:
+        BatchEnded: The batch takes no members any more; the slices before are written.
+        RedisTrouble: See `push_bulk`.
+    """
+    written: list[str] = []
+    for part in slices(jobs):
+        step = script_add(keys, batch_id, part)
+        try:
+            if confirm is None:
+                state: bytes = yield step
+            else:
+                (state,) = yield Batch([step], atomic=True, confirm=confirm)
+        except NoReply as error:
+            unsure = _unsure(error, part)
+            unsure.written = tuple(written)
+            raise unsure from None
+        except RedisTrouble as error:
+            error.written = tuple(written)
+            raise
+        check_added(batch_id, state)
+        written += (job.jid for job in part)
 
 
 def slices(jobs: Sequence[ReadyPayload]) -> Iterator[Sequence[ReadyPayload]]:

@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 
 from jobwire.errors import RedisRefused
+from jobwire.protocol.batches import batch_keys
 from jobwire.protocol.dead_set import DeadSetLimits
 from jobwire.protocol.heartbeat import retire
 from jobwire.protocol.keys import Keys
@@ -230,10 +231,14 @@ def script_finish(
         words.append("" if outcome.unlocks is None else outcome.unlocks[1])
         if outcome.unlocks is not None:
             more.append(keys.unique(outcome.unlocks[0]))
-        if size == 9:
+        if size == 13:
             words += ("", b"") if outcome.next is None else outcome.next
+            ended = outcome.ended
+            words += ("",) * 4 if ended is None else (ended.jid, ended.how, ended.queue, ended.at)
         if outcome.next is not None:
             more.append(keys.queue(outcome.next.queue))
+        if outcome.ended is not None:
+            more += batch_keys(keys, outcome.ended.batch, outcome.ended.queue)
     return Script(
         "finish",
         [

@@ -15,7 +15,7 @@ from jobwire.errors import ConfigError
 from jobwire.protocol import active_job
 from jobwire.protocol.dead_set import DeadSetLimits
 from jobwire.protocol.keys import Keys
-from jobwire.protocol.wire import Command, Script, command
+from jobwire.protocol.wire import Script
 
 __all__ = [
     "DIGEST",
@@ -35,7 +35,6 @@ __all__ = [
     "lock_in",
     "lock_of",
     "milliseconds",
-    "removing",
     "script_kill",
     "script_lock",
     "script_unlock",
@@ -224,32 +223,6 @@ def held_by(text: bytes) -> tuple[str, str] | None:
     if lock is None or not isinstance(jid, str) or lock.scope not in ("until_done", "until_start"):
         return None
     return lock.digest, jid
-
-
-def removing(
-    keys: Keys, key: str | bytes, texts: Sequence[bytes], *, of_list: bool = False
-) -> list[Command | Script]:
-    """Return the steps that remove waiting jobs, each with its lock. [X-UNIQ-8]
-
-    The replies are numbers of jobs, whose sum is the number of jobs that were there.
-
-    Args:
-        keys: Key names.
-        key: Key of a sorted set, or of a list.
-        texts: Payloads, not empty.
-        of_list: True for a list. Then each job has a step of its own, in this order.
-    """
-    steps: list[Command | Script] = []
-    plain: list[bytes] = []
-    for text in texts:
-        if (held := held_by(text)) is not None:
-            place = key if isinstance(key, str) else key.decode("utf-8", "replace")
-            steps.append(script_unlock(keys, *held, place=place, text=text))
-        elif of_list:
-            steps.append(command("LREM", key, 1, text))
-        else:
-            plain.append(text)
-    return [command("ZREM", key, *plain), *steps] if plain else steps
 
 
 def script_lock(keys: Keys, lock: Lock, jid: str) -> Script:

@@ -36,7 +36,8 @@ from jobwire.ops import Operations
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.normalize import ReadyPayload
 from jobwire.protocol.pushing import push, replace
-from jobwire.protocol.unique import Lock, Scope, digest, lock_in, removing
+from jobwire.protocol.removal import removing
+from jobwire.protocol.unique import Lock, Scope, digest, lock_in
 from jobwire.protocol.wire import Batch, Confirm, Op, Script, command
 from tests.integration.payloads import push_job
 from tests.workers import Workers, running
@@ -748,8 +749,8 @@ def test_texts_without_a_lock() -> None:
     """X-UNIQ-8: removed as any other payload."""
     texts = [b'{"jw_unique":1', b'{"jw_unique":1}', b'["jw_unique"]', b"\xff"]
     keys = Keys()
-    assert removing(keys, "retry", texts) == [command("ZREM", "retry", *texts)]
-    assert len(removing(keys, b"queue:a", texts, of_list=True)) == 4
+    assert removing(keys, "retry", texts, now=0) == [command("ZREM", "retry", *texts)]
+    assert len(removing(keys, b"queue:a", texts, now=0, of_list=True)) == 4
 
 
 def unique_job(jid: str, *, replaces: bool = False) -> ReadyPayload:

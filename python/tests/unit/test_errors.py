@@ -10,6 +10,7 @@ from tests.rows import over
 TREE = {
     "JobwireError": Exception,
     "ConfigError": errors.JobwireError,
+    "BatchEnded": errors.JobwireError,
     "DuplicateJob": errors.JobwireError,
     "NotPermitted": errors.JobwireError,
     "PayloadError": errors.JobwireError,

@@ -22,7 +22,7 @@ from jobwire.inspect.entry import QUEUE, Entry, SetName
 from jobwire.inspect.reading import ask, items, name, number, raw, text, whole
 from jobwire.inspect.sets import set_key
 from jobwire.protocol.keys import Keys
-from jobwire.protocol.unique import removing
+from jobwire.protocol.removal import removing
 from jobwire.protocol.wire import Arg, Batch, Command, Op, command
 
 __all__ = [
@@ -152,7 +152,7 @@ def remove_from_set(
     picked = keys.undo_part(record_id, -1)
     stored = keys.undo_part(record_id, part)
     pairs: list[Arg] = [word for member in members for word in (0, member)]
-    removals = removing(keys, key, members)
+    removals = removing(keys, key, members, now=now)
     replies = yield Batch(
         [
             command("ZADD", picked, *pairs),
@@ -205,7 +205,7 @@ def remove_from_queue(
             command("HSET", stored, *fields),
             command("EXPIRE", stored, KEPT_S),
             *_kept(keys, record_id, "jobs", QUEUE + queue, part, person=person, now=now),
-            *removing(keys, key, [job.payload for job in jobs], of_list=True),
+            *removing(keys, key, [job.payload for job in jobs], now=now, of_list=True),
         ],
         atomic=True,
     )

@@ -31,6 +31,7 @@ from jobwire.errors import (
     Snooze,
     TryAgain,
 )
+from jobwire.protocol.batches import BATCH, membership
 from jobwire.protocol.chains import NEXT, next_job
 from jobwire.protocol.classes import hand_over
 from jobwire.protocol.dead_set import dead_place
@@ -64,7 +65,7 @@ from jobwire.protocol.retry import (
 )
 from jobwire.protocol.times import Generation, stamp
 from jobwire.protocol.unique import UNIQUE, lock_of, script_lock, script_unlock
-from jobwire.protocol.wire import once
+from jobwire.protocol.wire import command, once
 from jobwire.worker.execute.execution import Execution
 from jobwire.worker.execute.failure import describe, user_trace
 from jobwire.worker.execute.hand_over import HandOver
@@ -146,7 +147,7 @@ class OutcomePolicy:
                     result = self._done(job, compiled.keep)
                 if execution.acknowledged:
                     rest = Outcome(result=result, next=following)
-                    self.sink.ran(failed=False, rest=ending(rest, job))
+                    self.sink.ran(failed=False, rest=self._ended(rest, job))
                 else:
                     outcome = DONE
                     if after is not None or result is not None or following is not None:
@@ -179,7 +180,7 @@ class OutcomePolicy:
 
     def _ending(self, held: InFlightJob, outcome: Outcome, job: Job) -> Outcome:
         """Return the outcome of a job with the release of its lock and its slot."""
-        outcome = ending(outcome, job)
+        outcome = self._ended(outcome, job)
         return outcome if self.limits is None else self.limits.ending(held, outcome)
 
     def _following(self, execution: Execution) -> NextJob | None:
@@ -191,6 +192,10 @@ class OutcomePolicy:
         now = stamp(time.time(), self.generation())
         return next_job(execution.held.text, execution.job.value, now=now)
 
+    def _ended(self, outcome: Outcome, job: Job) -> Outcome:
+        """Return the outcome of a job without a slot."""
+        return ending(outcome, job, time.time(), self.generation())
+
     def cancelled(self, execution: Execution, counters: ThreadMetrics) -> None:
         """End a job that was cancelled, which is not a failure. [X-CANCEL-5] [X-CANCEL-6]"""
         job, held = execution.job, execution.held
@@ -199,7 +204,8 @@ class OutcomePolicy:
         keep = keep_of(job, execution.compiled.keep)
         result = self._kept(job, keep, "cancelled", Members()) if keep else None
         if execution.acknowledged:
-            self.sink.ran(failed=False, rest=ending(Outcome(result=result), job))
+            rest = Outcome(cancelled=job.jid or "", result=result)
+            self.sink.ran(failed=False, rest=self._ended(rest, job))
         else:
             outcome = Outcome(cancelled=job.jid or "", result=result)
             self.sink.record(held, self._ending(held, outcome, job))
@@ -233,7 +239,7 @@ class OutcomePolicy:
             _log.warning("dropped: it came after its time, which %s says", EXPIRES_AT)
         keep = keep_of(job, default)
         result = self._kept(job, keep, "expired", Members()) if keep else None
-        self.sink.record(held, ending(Outcome(counted="expired", result=result), job))
+        self.sink.record(held, self._ended(Outcome(counted="expired", result=result), job))
         for handler in self.app.expired_handlers:
             _contained("expired handler", partial(handler, job))
         return True
@@ -281,7 +287,7 @@ class OutcomePolicy:
             return False
         with running(job):
             _log.debug("waits: %s", why)
-        self.sink.record(held, ending(outcome, job))
+        self.sink.record(held, self._ended(outcome, job))
         self.sink.flush_soon()  # its place in line must not wait for a fetch
         return True
 
@@ -289,6 +295,27 @@ class OutcomePolicy:
         """Free the slot of a job whose outcome cannot carry that. [X-LIMIT-5]"""
         if self.limits is not None:
             self.limits.free(held)
+
+    def is_dropped(self, held: InFlightJob, job: Job, default: int) -> bool:
+        """Drop a member of a batch that was cancelled; return True if it was one. [X-BATCH-7]
+
+        `default` is the time to keep its result if the payload does not say it.
+        """
+        member = membership(job.get(BATCH))
+        if member is None or self.redis is None:
+            return False
+        try:
+            state = self.redis.run(once(command("HGET", self.keys.batch(member.batch), "state")))
+        except RedisTrouble:
+            return False  # it runs, as members do that have begun
+        if state != b"cancelled":
+            return False
+        with running(job):
+            _log.info("dropped: batch %s was cancelled", member.batch)
+        keep = keep_of(job, default)
+        result = self._kept(job, keep, "cancelled", Members()) if keep else None
+        self.sink.record(held, self._ended(Outcome(counted="", result=result), job))
+        return True
 
     def leaves(self, held: InFlightJob, job: Job, reason: str, to: str) -> bool:
         """Leave a job, unchanged and uncounted, to a worker that can run it. [X-CLASS] [X-PARK-3]
@@ -363,7 +390,8 @@ class OutcomePolicy:
         keep = execution.compiled.keep
         if execution.acknowledged:
             result = self._failed(job, keep, "discarded", error)
-            self.sink.ran(failed=True, rest=ending(Outcome(result=result), job))
+            rest = Outcome(counted="failed", result=result)
+            self.sink.ran(failed=True, rest=self._ended(rest, job))
             self._tell_of_death(job, error)
         elif isinstance(outcome, Retry):
             result = self._failed(job, keep, "retry", error)

@@ -11,6 +11,7 @@ from contextvars import copy_context
 
 from jobwire.application.current import current, running
 from jobwire.errors import Cancelled, JobTimeout, MalformedPayload, RedisTrouble, Shutdown
+from jobwire.protocol.batches import BATCH
 from jobwire.protocol.expiry import EXPIRES_AT
 from jobwire.protocol.heartbeat import Work
 from jobwire.protocol.limits import LIMIT
@@ -229,6 +230,8 @@ class Processor:
         if EXPIRES_AT in job.fields and self._outcome_policy.expires(held, job, compiled.keep):
             return 0.0
         if held.recovered and self._outcome_policy.kills(held, job, compiled.keep):
+            return 0.0
+        if BATCH in job.fields and self._outcome_policy.is_dropped(held, job, compiled.keep):
             return 0.0
         if UNIQUE in job.fields and self._outcome_policy.must_wait(held, job):
             return 0.0

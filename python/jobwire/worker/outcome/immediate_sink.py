@@ -12,6 +12,7 @@ from collections.abc import Callable
 from jobwire.connection.sync import SyncRedis
 from jobwire.errors import RedisTrouble, Shutdown
 from jobwire.protocol import cancelling
+from jobwire.protocol.batches import script_ended
 from jobwire.protocol.dead_set import DeadSetLimits, kill
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.outcome import DONE, Outcome
@@ -133,6 +134,8 @@ class ImmediateSink(OutcomeSink):
             commands.append(set_result(self._keys, outcome.result))
         if outcome.unlocks is not None:
             commands.append(script_unlock(self._keys, *outcome.unlocks))
+        if outcome.ended is not None:
+            commands.append(script_ended(self._keys, outcome.ended))
         if outcome.next is not None:
             queue, text = outcome.next
             commands.append(command("SADD", self._keys.queues, queue))

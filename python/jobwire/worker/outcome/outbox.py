@@ -19,6 +19,7 @@ import msgspec
 from jobwire.connection.sync import SyncRedis
 from jobwire.errors import RedisRefused, RedisUnreachable
 from jobwire.protocol import iteration
+from jobwire.protocol.batches import script_ended
 from jobwire.protocol.dead_set import DeadSetLimits
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.outcome import Outcome
@@ -38,8 +39,8 @@ class Entry(msgspec.Struct, eq=False):  # quicker to make than a dataclass
     """One outcome.
 
     Attributes:
-        held: The job; without a field if it was acknowledged before, and only its result, lock or
-            next job is left.
+        held: The job; without a field if it was acknowledged before, and only its result, lock,
+            next job or batch is left.
         stored: Set when it is stored; None if no thread waits for that.
         lost: True if the job was no longer held.
         repeated: True if it was sent before and got no reply, so that the first try may have
@@ -300,6 +301,8 @@ class Outbox:
                 return script_unlock(keys, *first.unlocks)
             if first.next is not None:
                 return command("LPUSH", keys.queue(first.next.queue), first.next.text)
+            if first.ended is not None:
+                return script_ended(keys, first.ended)
         if not first.place and first.words == 3 and first.counted in ("executed", "failed"):
             fields = [entry.held.field for entry in group]
             failed = first.counted == "failed"
@@ -329,7 +332,7 @@ def _group(entries: Sequence[Entry]) -> list[list[Entry]]:
         kind: object = (outcome.place, outcome.counted, outcome.words, entry.repeated)
         if outcome.place == "queue":
             kind = (kind, outcome.queue or entry.held.queue)
-        elif not entry.held.field:  # a result, lock or next job alone
+        elif not entry.held.field:  # a part alone
             kind = entry
         group = groups.get(kind)
         if group is None:

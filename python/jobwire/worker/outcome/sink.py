@@ -22,7 +22,8 @@ class OutcomeSink(Protocol):
     def ran(self, *, failed: bool, rest: Outcome = DONE) -> None:
         """Count the end of a job that was acknowledged before it ran.
 
-        Of `rest`, its result is stored, its lock released and its next job pushed.
+        Of `rest`, its result is stored, its lock released, its next job pushed, and its
+        end in its batch stored.
         """
 
     def flush_soon(self) -> None:

@@ -72,6 +72,8 @@ class OutcomeWriter:
             self._outbox.add(Entry(_NONE, Outcome(unlocks=rest.unlocks)))
         if rest.next is not None:
             self._outbox.add(Entry(_NONE, Outcome(next=rest.next)))
+        if rest.ended is not None:
+            self._outbox.add(Entry(_NONE, Outcome(ended=rest.ended)))
 
     def flush_soon(self) -> None:
         """Do not let recorded outcomes wait for a fetch."""

@@ -15,6 +15,7 @@ from jobwire.connection import resources
 from jobwire.connection.scripts import script
 from jobwire.periodic.schedule import load, set_enabled
 from jobwire.protocol import periodic
+from jobwire.protocol.batches import EVENTS, Ended, Membership, create, script_end
 from jobwire.protocol.cancelling import cancel
 from jobwire.protocol.dead_set import DeadSetLimits
 from jobwire.protocol.keys import Keys
@@ -24,7 +25,7 @@ from jobwire.protocol.outcome import NextJob, Outcome
 from jobwire.protocol.periodic import Tick
 from jobwire.protocol.periodic_entry import PeriodicEntry, StoredEntry
 from jobwire.protocol.promotion import promote_batch
-from jobwire.protocol.pushing import push
+from jobwire.protocol.pushing import push, push_members
 from jobwire.protocol.reliable import (
     fetch,
     put_back,
@@ -79,6 +80,7 @@ def life(shell: Shell, keys: Keys) -> None:
     assert shell.plain.zcard(keys.schedule) == 0
     unique_life(shell, keys)
     limit_life(shell, keys)
+    batch_life(shell, keys)
     periodic_life(shell, keys)
 
 
@@ -121,6 +123,30 @@ def limit_life(shell: Shell, keys: Keys) -> None:
     shell.plain.zadd(keys.limit("api", "line"), {"2": time.time() * 1e6 - 1})
     assert shell.run(one(script_rate(keys, rate, "2"))) == 0
     shell.plain.delete(keys.schedule, keys.limits)
+
+
+def batch_life(shell: Shell, keys: Keys) -> None:
+    """Make a batch, add members, end one as it runs and one as it waits, and close it."""
+    member = Membership("b", "a:b")
+    callback = ReadyPayload("c", "a:b", None, b'{"class":"A","args":[]}')
+    events = dict.fromkeys(EVENTS, callback)
+    shell.run(one(create(keys, "b", events, queue="a:b", description="", now=NOW)))
+    jobs = [ReadyPayload(str(n), "c|d", None, b"%d" % n) for n in range(3)]
+    shell.run(push_members(keys, "b", jobs))
+    shell.live(ME, keys)
+    (held,) = shell.run(fetch(keys, ME, ["c|d"], count=1, sequence=100)).jobs
+    ended = Ended("b", "a:b", held.text.decode(), "done", "1")
+    shell.run(one(finish((held.field, Outcome(ended=ended)), keys=keys)))
+    place = keys.queue("c|d")
+    result = ResultToStore("1", 60, b"{}")
+    step = script_end(
+        *(keys, member, "dropped"), at="1", jid="1", place=place, text=b"1", result=result
+    )
+    assert shell.run(one(step)) == 1
+    assert shell.run(one(script_end(keys, member, "dead", at="1", jid="2"))) == 1
+    assert shell.run(one(script_end(keys, member, "closed", at="1"))) == 1
+    assert shell.run(one(script_end(keys, member, "cancelled", at="1"))) == 1
+    shell.plain.delete(keys.process(ME))
 
 
 def periodic_life(shell: Shell, keys: Keys) -> None:

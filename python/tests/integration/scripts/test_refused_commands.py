@@ -16,6 +16,7 @@ from jobwire.connection.sync import SyncRedis
 from jobwire.ops import Operations
 from jobwire.periodic.schedule import load, set_enabled
 from jobwire.protocol import periodic, permissions
+from jobwire.protocol.batches import EVENTS, Membership, create, script_end
 from jobwire.protocol.cancelling import cancel
 from jobwire.protocol.dead_set import DeadSetLimits
 from jobwire.protocol.limits import LimitOfJob, script_free, script_take
@@ -24,7 +25,7 @@ from jobwire.protocol.outcome import NextJob, Outcome
 from jobwire.protocol.periodic import Tick
 from jobwire.protocol.periodic_entry import PeriodicEntry, StoredEntry
 from jobwire.protocol.promotion import promote_batch
-from jobwire.protocol.pushing import push
+from jobwire.protocol.pushing import push, push_members
 from jobwire.protocol.reliable import fetch, put_back, recover
 from jobwire.protocol.results import ResultToStore
 from jobwire.protocol.unique import Lock, script_kill, script_unlock
@@ -46,6 +47,7 @@ JOB = b'{"class":"A","args":[],"jid":"9f2c1b7a4d3e5f60718293a4","queue":"q"}'
 LOCK = Lock("a" * 64, "until_done", 60)
 ONE = LimitOfJob("api", at_once=1)
 LIMITS = DeadSetLimits(NOW)
+IN_BATCH = Membership("b", "after")
 CALL = re.compile(r'redis\.p?call\("([A-Z]+)"')
 OLD = StoredEntry("cron_job:old", None, {"name": "old", "klass": "A", "cron": "* * * * * UTC"})
 
@@ -134,6 +136,24 @@ def a_unique_deletion(shell: Shell) -> Op[Any]:
     return one(script_unlock(KEYS, LOCK.digest, jid, place=place, text=JOB))
 
 
+def members(shell: Shell) -> ReadyPayload:
+    callback = ReadyPayload("c", "after", None, b'{"class":"A","args":[]}')
+    events = dict.fromkeys(EVENTS, callback)
+    shell.run(one(create(KEYS, "b", events, queue="after", description="", now=NOW)))
+    return ReadyPayload("j", "q", None, JOB)
+
+
+def a_member(shell: Shell) -> Op[Any]:
+    return push_members(KEYS, "b", [members(shell)])
+
+
+def a_member_deleted(shell: Shell) -> Op[Any]:
+    shell.run(push_members(KEYS, "b", [members(shell)]))
+    shell.run(one(script_end(KEYS, IN_BATCH, "closed", at="1")))
+    place = KEYS.queue("q")
+    return one(script_end(KEYS, IN_BATCH, "dropped", at="1", jid="j", place=place, text=JOB))
+
+
 def a_kill(shell: Shell) -> Op[Any]:
     shell.plain.zadd(KEYS.retry, {JOB: 5})
     return one(script_kill(KEYS, LOCK.digest, "j", place=KEYS.retry, text=JOB, dead_limits=LIMITS))
@@ -159,6 +179,8 @@ ACTS: dict[str, Callable[[Shell], Op[Any]]] = {
     "cancel": a_cancellation,
     "lock": a_unique_push,
     "unlock": a_unique_deletion,
+    "batch_add": a_member,
+    "batch_end": a_member_deleted,
     "kill": a_kill,
     "limit_free": a_freed_slot,
     "periodic_tick": a_tick,
@@ -230,7 +252,7 @@ def test_the_check_tries_every_command_of_the_scripts() -> None:
     """SEC-3: the worker at its start, and the doctor, try the commands that the scripts call."""
     calls: set[str] = set()
     for path in resources.path("lua").glob("*.lua"):
-        if not path.stem.startswith(("periodic_", "limit_", "cancel", "unlock")):
+        if not path.stem.startswith(("periodic_", "limit_", "batch_end", "cancel", "unlock")):
             calls.update(CALL.findall(path.read_text("utf-8")))
     tried = {step.args[0] for step in permissions.of_scripts(KEYS, ME, "q")}
     assert tried - {"EVALSHA"} == calls - {"SET"}  # SET is for the results of an annex

@@ -1,0 +1,281 @@
+"""Batches: jobs that belong together, and the jobs that follow when they have ended. [X-BATCH-1]
+
+Members are sets of ids, not counters, so that a job that ends twice counts once.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
+
+import msgspec
+
+from jobwire.errors import BatchEnded
+from jobwire.protocol.keys import Keys
+from jobwire.protocol.normalize import ReadyPayload
+from jobwire.protocol.payload import edit, encode
+from jobwire.protocol.results import ResultToStore
+from jobwire.protocol.times import Generation, stamp
+from jobwire.protocol.wire import Arg, Batch, Command, Op, Script, command
+
+__all__ = [
+    "BATCH",
+    "CALLBACK",
+    "EVENTS",
+    "BatchState",
+    "BatchStatus",
+    "Ended",
+    "HowEnded",
+    "Membership",
+    "batch_keys",
+    "batch_of",
+    "check_added",
+    "create",
+    "member_in",
+    "membership",
+    "read_status",
+    "script_add",
+    "script_end",
+    "script_ended",
+    "time_text",
+]
+
+BATCH: Final = "jw_batch"  # the payload field of a member [X-BATCH-2]
+CALLBACK: Final = "jw_callback"  # the payload field of a callback [X-BATCH-1]
+EVENTS: Final = ("on_success", "on_complete", "on_death")
+KEPT_S = 2_592_000  # 30 days since the last change [X-BATCH-1]
+_ID = re.compile(r"[0-9A-Za-z_-]{1,64}")
+_MARK = f'"{BATCH}"'.encode()
+
+BatchState: TypeAlias = Literal["open", "closed", "complete", "cancelled"]
+HowEnded: TypeAlias = Literal["done", "dead", "dropped"]
+"""The end of a member: success; death, or a failure without a retry; any other end."""
+
+
+class Membership(NamedTuple):
+    """The batch of a job, as its payload names it. [X-BATCH-2]
+
+    Attributes:
+        batch: Id of the batch.
+        queue: Name of the queue of its callbacks.
+    """
+
+    batch: str
+    queue: str
+
+
+class Ended(NamedTuple):
+    """The end of a member. [X-BATCH-5]
+
+    Attributes:
+        batch: Id of the batch.
+        queue: Name of the queue of its callbacks.
+        jid: The member.
+        how: How it ended.
+        at: JSON text of the time now, for the callbacks.
+    """
+
+    batch: str
+    queue: str
+    jid: str
+    how: HowEnded
+    at: str
+
+
+@dataclass(frozen=True, slots=True)
+class BatchStatus:
+    """A batch at one moment.
+
+    Attributes:
+        id: Id of the batch.
+        description: Text for people.
+        state: `open`: it takes members. `closed`: no member comes but from inside a member.
+            `complete`: every member has ended. `cancelled`: members are dropped at their start.
+        created_at: Epoch second.
+        total: Number of members that were added.
+        open: Number of members that have not ended.
+        failed: Number of members that ended without success: dead, deleted, cancelled or too late.
+        queue: Name of the queue of the callbacks.
+        waiting: The callbacks that were not pushed yet, such as `on_success`.
+    """
+
+    id: str
+    description: str
+    state: BatchState
+    created_at: float
+    total: int
+    open: int
+    failed: int
+    queue: str
+    waiting: Sequence[str]
+
+    @property
+    def done(self) -> int:
+        """Number of members that succeeded."""
+        return self.total - self.open - self.failed
+
+
+def membership(value: object) -> Membership | None:
+    """Return the batch that a payload field names; None if it names none. [X-BATCH-2]"""
+    if not isinstance(value, dict):
+        return None
+    batch, queue = value.get("id"), value.get("queue")
+    if not isinstance(batch, str) or not _ID.fullmatch(batch):
+        return None
+    return Membership(batch, queue) if isinstance(queue, str) and queue else None
+
+
+def batch_of(fields: Mapping[str, Any]) -> Membership | None:
+    """Return the batch of a member, or of a callback."""
+    return membership(fields.get(BATCH)) or membership(fields.get(CALLBACK))
+
+
+def member_in(text: bytes) -> tuple[Membership, str] | None:
+    """Return batch and id of a member from its payload; None if it is not a member."""
+    if _MARK not in text:
+        return None
+    try:
+        fields = msgspec.json.decode(text, type=dict[str, Any])
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+    member, jid = membership(fields.get(BATCH)), fields.get("jid")
+    return (member, jid) if member is not None and isinstance(jid, str) and jid else None
+
+
+def time_text(now: float, generation: Generation) -> str:
+    """Return a time as a payload has it. [GEN-3] [GEN-4]"""
+    return encode(stamp(now, generation)).decode()
+
+
+def batch_keys(keys: Keys, batch_id: str, queue: str) -> list[str]:
+    """Return the keys that the end of a member may change."""
+    return [
+        *(keys.batch(batch_id), keys.batch_open(batch_id), keys.batch_failed(batch_id)),
+        keys.queue(queue),
+    ]
+
+
+def create(
+    keys: Keys,
+    batch_id: str,
+    callbacks: Mapping[str, ReadyPayload],
+    *,
+    queue: str,
+    description: str,
+    now: float,
+) -> Batch:
+    """Return the step that makes a batch, open for members. [X-BATCH-1]
+
+    Args:
+        keys: Key names.
+        batch_id: Its id.
+        callbacks: `on_success`, `on_complete` or `on_death`, and the job to push then.
+        queue: Name of the queue of all callbacks.
+        description: Text for people.
+        now: Epoch seconds.
+    """
+    words: list[Arg] = ["state", "open", "created_at", now, "total", 0, "queue", queue]
+    words += ("description", description)
+    for name, job in callbacks.items():
+        words += (name, edit(job.text, {}, drop=("enqueued_at",)))
+    key = keys.batch(batch_id)
+    return Batch([command("HSET", key, *words), command("EXPIRE", key, KEPT_S)], atomic=True)
+
+
+def script_add(keys: Keys, batch_id: str, jobs: Sequence[ReadyPayload]) -> Script:
+    """Return the step that pushes members. [X-BATCH-2] [X-BATCH-3]
+
+    The reply is the state of the batch; see `check_added`.
+    """
+    words: list[Arg] = []
+    for job in jobs:
+        words += (job.queue, job.text, job.jid)
+    return Script(
+        "batch_add",
+        [
+            *(keys.queues, keys.batch(batch_id), keys.batch_open(batch_id)),
+            keys.batch_failed(batch_id),
+            *(keys.queue(job.queue) for job in jobs),
+        ],
+        words,
+    )
+
+
+def check_added(batch_id: str, state: bytes) -> None:
+    """Raise unless `script_add` has written the jobs. [X-BATCH-3]
+
+    Raises:
+        BatchEnded: The batch is complete or cancelled, or does not exist.
+    """
+    if state not in (b"open", b"closed"):
+        raise BatchEnded(batch_id, state.decode())
+
+
+def script_end(
+    keys: Keys,
+    member: Membership,
+    how: HowEnded | Literal["closed", "cancelled"],
+    *,
+    at: str,
+    jid: str = "",
+    place: str = "",
+    text: bytes = b"",
+    result: ResultToStore | None = None,
+) -> Script:
+    """Return the step that ends a member, or closes or cancels the batch.
+
+    [X-BATCH-4] [X-BATCH-6] [X-BATCH-8]
+
+    Args:
+        keys: Key names.
+        member: The batch.
+        how: How the member ended; `closed` or `cancelled` is for the batch itself.
+        at: JSON text of the time now.
+        jid: The member.
+        place: Key of a list or sorted set to remove the job from; empty for none. Then nothing
+            changes unless the job was there.
+        text: The payload there.
+        result: For a job that was cancelled: its result, without bytes if it keeps none.
+
+    The reply is 1, or 0 if nothing was changed.
+    """
+    names = [*batch_keys(keys, *member), keys.queues]
+    if place:
+        names.append(place)
+    if result is not None:
+        names += (keys.result(jid), keys.cancelled, keys.iteration(jid))
+    end = ResultToStore("", 0, b"") if result is None else result
+    return Script("batch_end", names, [how, jid, member.queue, at, text, end.seconds, end.text])
+
+
+def script_ended(keys: Keys, ended: Ended) -> Script:
+    """Return the step that ends a member that is in no place. [X-BATCH-5]"""
+    member = Membership(ended.batch, ended.queue)
+    return script_end(keys, member, ended.how, at=ended.at, jid=ended.jid)
+
+
+def read_status(keys: Keys, batch_id: str) -> Op[BatchStatus | None]:
+    """Return a batch as it is now; None if there is none. [X-BATCH-1]"""
+    steps: list[Command | Script] = [
+        command("HGETALL", keys.batch(batch_id)),
+        command("SCARD", keys.batch_open(batch_id)),
+        command("SCARD", keys.batch_failed(batch_id)),
+    ]
+    flat, left, failed = yield Batch(steps, atomic=True)
+    pairs = iter(flat)
+    fields = {name.decode(): value for name, value in zip(pairs, pairs, strict=True)}
+    if "state" not in fields:
+        return None
+    return BatchStatus(
+        id=batch_id,
+        description=fields.get("description", b"").decode("utf-8", "replace"),
+        state=fields["state"].decode(),
+        created_at=float(fields.get("created_at", 0)),
+        total=int(fields.get("total", 0)),
+        open=left,
+        failed=failed,
+        queue=fields.get("queue", b"default").decode("utf-8", "replace"),
+        waiting=[name for name in EVENTS if name in fields],
+    )
