@@ -105,3 +105,11 @@ def make_app(**settings: Any) -> ReportingApp:
 
 
 app = make_app()
+python_only = ReportingApp()
+
+
+@python_only.job(name="PythonJob")
+def python_job(*args: Any) -> None:
+    """Report an execution of a class that Ruby does not have."""
+    time.sleep(0.01)
+    python_only.finished(*args)

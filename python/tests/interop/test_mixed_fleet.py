@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import signal
 import time
 from collections import Counter
+from functools import partial
 from typing import Any
 
 import pytest
@@ -13,7 +15,7 @@ from harness.servers import Server, wait_until
 from jobwire import Client
 from jobwire.application.config import FetchMode
 from tests.interop.driver import Driver
-from tests.interop.python_worker import worker_threads
+from tests.interop.python_worker import worker_process, worker_threads
 from tests.interop.sidekiq import RealSidekiq, results
 
 pytestmark = pytest.mark.interop
@@ -72,3 +74,47 @@ def test_pollers_race_for_due_jobs(
         wait_until(lambda: client.llen("app:results") >= JOBS, 60, "all runs")
     assert Counter(report["jid"] for report in results(client)) == Counter(jids)
     assert driver.queue_size() == 0
+
+
+def has_run(client: redis.Redis, jid: str) -> bool:
+    return any(report["jid"] == jid for report in results(client))
+
+
+def test_each_language_runs_its_own_classes(
+    sidekiq: RealSidekiq, driver: Driver, client: redis.Redis, server: Server
+) -> None:
+    """X-CLASS-4, X-PARK-2: classes of both in one queue; processes of Python are killed."""
+    options = ["--unknown-jobs", "park", "--hand-over", "EchoJob=ruby", "-q", "default", "-c", "4"]
+
+    def python_worker() -> Any:
+        return worker_process(server.url, *options, app="tests.interop.app:python_only")
+
+    kills = 0
+    numbers: list[list[Any]] = [[number] for number in range(JOBS)]
+    with sidekiq.worker(queues=["ruby"]), Client(server.url) as python, python_worker():
+        jids = {"EchoJob": driver.perform_bulk("EchoJob", numbers), "PythonJob": []}
+        for _ in range(3):
+            with python_worker() as killed:
+                more = python.push_bulk("PythonJob", numbers)
+                jids["PythonJob"] += more
+                jids["EchoJob"] += python.push_bulk("EchoJob", numbers)
+                wait_until(partial(has_run, client, str(more[0])), 60, "the first job")
+                killed.signal(signal.SIGKILL)
+                killed.wait()
+                kills += 1
+        wanted = sum(map(len, jids.values()))
+        wait_until(
+            lambda: len({report["jid"] for report in results(client)}) >= wanted, 120, "all runs"
+        )
+        wait_until(lambda: not client.keys("jobwire:private:*"), 60, "the last outcomes")
+        wait_until(lambda: driver.stats()["processed"] >= wanted, 60, "Sidekiq's statistics")
+        ran = results(client)
+        by_python = Counter(one["jid"] for one in ran if one.get("by") == "python")
+        by_ruby = Counter(one["jid"] for one in ran if one.get("by") is None)
+        assert by_ruby == Counter(jids["EchoJob"])
+        assert by_python.keys() == {*jids["PythonJob"]}
+        assert (
+            by_python.total() <= len(jids["PythonJob"]) + kills * 4
+        )  # that ran when it was killed
+        assert driver.stats()["failed"] == 0
+        assert not client.exists("retry", "dead", "schedule", "jobwire:parked", "queue:default")
