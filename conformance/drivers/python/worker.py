@@ -281,6 +281,7 @@ def main() -> int:
         fetch=fetch,
         timeout=float(os.environ["JOBWIRE_GRACE"]),
         poll_interval=float(os.environ["JOBWIRE_POLL"]) if "JOBWIRE_POLL" in os.environ else None,
+        unknown_jobs="park" if os.environ.get("JOBWIRE_UNKNOWN") == "park" else "retry",
         foreign={"bid": "run"},  # an ordinary field of others in cases of PAY-7 and PAY-13
         precise=os.environ.get("JOBWIRE_PRECISE", "1" if fetch == "reliable" else "0") == "1",
     )

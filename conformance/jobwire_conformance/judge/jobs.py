@@ -53,6 +53,7 @@ class JobRules:
         self._ledger = context.ledger
         self._popped: dict[str, float] = {}
         self._generations: dict[object, int] = {}
+        self._may_hand_over = False  # a worker has found a class that another one announced
 
     def look(self, unit: Unit) -> None:
         """Judge commands that were executed together."""
@@ -77,6 +78,8 @@ class JobRules:
                 case "ZREM" | "LREM" if key in _SETS or key.startswith("queue:"):
                     self._ledger.exercise("INSP-15")
                     self._removed(step, unit, key)
+                case "SISMEMBER" if key.startswith("jobwire:classes:"):
+                    self._may_hand_over |= step.reply == 1
                 case "DEL" | "UNLINK":
                     self._clear(step, unit)
         self._read(unit)
@@ -159,7 +162,8 @@ class JobRules:
         job = self._parsed(step, text)
         jid = job.get("jid") if job else None
         origin = seen_payloads.origin(jid, step.record.sent)
-        if origin is not None and origin.text == text and origin.taken and origin.key == key:
+        back = origin is not None and origin.text == text and origin.taken and origin.key == key
+        if back and not self._may_hand_over:  # a hand-over goes to the head [X-CLASS-4]
             expected = "RPUSH, so that a job that is put back runs next"
             self._judge("FETCH-6", False, step, expected, "put back at the head")
         if job is None or seen_payloads.knows(text, step.record.sent):

@@ -145,6 +145,7 @@ class Play:
             generation=step.get("generation"),
             user=step.get("user"),
             precise=step.get("precise"),
+            unknown=step.get("unknown"),
             wait=step.get("wait", True),
             **knobs,
         )

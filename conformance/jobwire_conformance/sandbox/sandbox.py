@@ -276,6 +276,7 @@ class Sandbox:
         generation: str | None = None,
         user: str | None = None,
         precise: bool | None = None,
+        unknown: str | None = None,
         wait: bool = True,
         **knobs: float | None,
     ) -> SandboxWorker:
@@ -310,6 +311,7 @@ class Sandbox:
                 "JOBWIRE_CONCURRENCY": str(concurrency),
                 "JOBWIRE_GENERATION": generation or str(self.config.times),
                 **({} if precise is None else {"JOBWIRE_PRECISE": str(int(precise))}),
+                **({} if unknown is None else {"JOBWIRE_UNKNOWN": unknown}),
                 **self.config.variables,
                 **{
                     f"JOBWIRE_{knob.upper()}": f"{value:g}"

@@ -256,3 +256,10 @@ def test_what_is_planted_is_found(rule: str, grade: str, lines: list[Line]) -> N
 @over("rule", sorted({*VISIBLE} - {"BEAT-7", "KEY-4", "KEY-5", "RETRY-9", "STAT-1"}))
 def test_every_check_has_a_planted_fault(rule: str) -> None:
     assert rule in {planted for planted, *_ in WRONG}
+
+
+def test_a_hand_over_is_not_taken_for_a_job_that_is_put_back() -> None:
+    """X-CLASS-4: it goes to the head, after another process was found to know the class."""
+    known = say("SISMEMBER", "jobwire:classes:other", "A", reply=1)
+    judge = judged([known, fetch(), say("LPUSH", "queue:default", text(JOB), reply=1)])
+    assert "FETCH-6" not in found(judge)
