@@ -11,7 +11,7 @@ from jobwire.application.producer import GenerationSetting
 from jobwire.application.redis_url import find_address
 from jobwire.connection.aio import AsyncRedis
 from jobwire.connection.closing import AsyncClosing
-from jobwire.inspect import activity, limits, locks, processes, progress, sets, summary
+from jobwire.inspect import activity, batches, limits, locks, processes, progress, sets, summary
 from jobwire.inspect.activity import Activity
 from jobwire.inspect.entry import Entry, SetName
 from jobwire.inspect.filters import Filter
@@ -24,6 +24,7 @@ from jobwire.inspect.sets import Action, Progress, Swept
 from jobwire.inspect.summary import Day, QueueSummary, Stats
 from jobwire.inspect.walking import ListWalk, Scan, Walk
 from jobwire.protocol import cancelling, heartbeat, metrics
+from jobwire.protocol.batches import BatchStatus
 from jobwire.protocol.dead_set import DeadSetLimits
 from jobwire.protocol.iteration import Cancellation
 from jobwire.protocol.keys import Keys
@@ -292,6 +293,15 @@ class AsyncInspector(AsyncClosing):
         The job stays where it is, and a second one with the same key is accepted.
         """
         return await self._run(locks.release(self._keys, lock))
+
+    # -- batches
+
+    async def batches(self, *, limit: int = 100) -> list[BatchStatus]:
+        """Return batches, the newest first. The server looks at every key. [X-BATCH-1]
+
+        `limit` is the maximum number, of those that were found first.
+        """
+        return await self._run(batches.read(self._keys, limit=limit))
 
     # -- limits
 

@@ -19,6 +19,7 @@ from unittest.mock import patch
 import pytest
 
 from harness.servers import Server, wait_until
+from jobwire import App
 from jobwire.cli import main, terminal
 from jobwire.ops import Operations
 from jobwire.protocol import metrics
@@ -245,6 +246,24 @@ def test_locks_are_shown_and_released(server: Server, client: Any) -> None:
     assert f"{digest} is not a lock; 'jobwire inspect unique' shows the locks" in ended.stderr
     with Operations(server.url) as operations:
         assert operations.journal()[0].target == f"lock {digest} of s"
+
+
+def test_batches_are_shown(server: Server) -> None:
+    """X-BATCH-1: the newest first, in their states; other keys do not count."""
+    app = App()
+    app.connect(server.url)
+    work = app.job(name="Work")(lambda: None)
+    with app.batch(on_success=work.s(), description="first") as first:
+        first.add(work.s(), work.s())
+    with app.batch() as second:
+        second.add(work.s())
+        second.cancel()
+    server.client().hset("jobwire:batch:other", "x", "y")
+    newest, oldest = records(server, "batches")
+    assert (newest["id"], newest["state"], newest["open"]) == (second.id, "cancelled", 1)
+    assert (oldest["id"], oldest["total"], oldest["waiting"]) == (first.id, 2, ["on_success"])
+    assert run(server, "batches", "-n", "1").stdout.count("\n") == 2
+    app.close()
 
 
 def test_limits_are_shown(server: Server, client: Any) -> None:

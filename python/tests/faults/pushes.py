@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any
 
-from jobwire import Client, DuplicateJob, Unique
+from jobwire import App, Client, DuplicateJob, Unique
 from jobwire.errors import MaybeWritten, RedisTrouble
 from jobwire.inspect import Inspector
 
@@ -95,9 +95,33 @@ def _unique(url: str, record: Any) -> None:
     record.set(REPORTED, 1)
 
 
+def _batch(url: str, record: Any) -> None:
+    """Add jobs to a batch one by one, delete the second, and close the batch."""
+    app = App()
+    quick = app.job(name="Quick", queue="a")(lambda: None)
+    app.connect(url)
+    with suppress(RedisTrouble), Inspector(url) as inspector, app.batch() as batch:
+        for number in range(4):
+            try:
+                (jid,) = batch.add(quick.s())
+            except MaybeWritten as error:
+                _note(record, "unsure", error.unsure)
+            except RedisTrouble:
+                continue
+            else:
+                _note(record, "unsure" if number == 1 else "written", [jid])
+        with suppress(RedisTrouble):
+            for job in inspector.jobs("a"):
+                if record.hget(TOLD, job.jid or "") in (b"unsure", "unsure"):
+                    inspector.delete(job)
+    app.close()
+    record.set(REPORTED, 1)
+
+
 PUSHES: dict[str, Callable[[str, Any], None]] = {
     "push": _one_by_one,
     "push_bulk": _bulk,
     "cancel": _cancel,
     "unique": _unique,
+    "batch": _batch,
 }

@@ -159,6 +159,13 @@ SCENARIOS: dict[str, Scenario] = {
             certain=("lock.lua", "unlock.lua"),
         ),
         Scenario(
+            "batch",
+            "a client adds jobs to a batch, deletes one of them and closes the batch",
+            start="batch",
+            ends=True,
+            certain=("EXEC", "batch_add.lua", "batch_end.lua"),
+        ),
+        Scenario(
             "success",
             "a worker fetches jobs of two queues and runs them",
             [Seed(), Seed("Async"), Seed(), Seed("Async"), Seed()],

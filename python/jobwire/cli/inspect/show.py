@@ -212,6 +212,21 @@ def unique(limit: int, examine: int, **how: Any) -> int:
     "-n",
     "--limit",
     type=click.IntRange(min=1),
+    default=100,
+    show_default=True,
+    help="Show at most this many.",
+)
+@view_options
+def batches(limit: int, **how: Any) -> int:
+    """Show batches, the newest first."""
+    return view(lambda inspector: views.batches(inspector, limit), **how)
+
+
+@click.command()
+@click.option(
+    "-n",
+    "--limit",
+    type=click.IntRange(min=1),
     default=1_000,
     show_default=True,
     help="Show at most this many, those that were used last.",
@@ -287,6 +302,7 @@ COMMANDS = [
     processes,
     classes,
     unique,
+    batches,
     limits,
     works,
     holdings,

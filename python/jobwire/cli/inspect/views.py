@@ -29,6 +29,7 @@ from jobwire.protocol.times import Generation
 from jobwire.text import counted
 
 __all__ = [
+    "batches",
     "classes",
     "entry_record",
     "history",
@@ -360,6 +361,34 @@ def _lock_record(lock: UniqueLock, now: float) -> dict[str, Any]:
         "queue": job.queue if job else None,
         "place": _PLACES.get(job.place, job.place) if job else None,
     }
+
+
+def batches(inspector: Inspector, limit: int) -> Table:
+    """Show batches."""
+    return Table(
+        "Batches",
+        [
+            Column("batch", style="cyan"),
+            Column("state"),
+            Column("open", "right"),
+            Column("failed", "right"),
+            Column("done", "right"),
+            Column("created"),
+            Column("description", grow=True),
+        ],
+        inspector.batches(limit=limit),
+        lambda status: (
+            clean(status.id),
+            clean(status.state),
+            f"{status.open:,}",
+            f"{status.failed:,}",
+            f"{status.done:,}",
+            iso(status.created_at),
+            clean(status.description),
+        ),
+        plain,
+        empty="none",
+    )
 
 
 def limits(inspector: Inspector, limit: int) -> Table:
