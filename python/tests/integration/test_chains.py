@@ -216,9 +216,7 @@ def test_an_outcome_that_comes_too_late_pushes_nothing(server: Server) -> None:
 
 
 @FETCH
-def test_async_isolated_and_once_only_jobs_are_parts_of_chains(
-    server: Server, fetch: FetchMode
-) -> None:
+def test_async_and_once_only_jobs_are_parts_of_chains(server: Server, fetch: FetchMode) -> None:
     """X-FLOW-3: each kind of job passes its result on."""
     app = App()
 
@@ -438,6 +436,37 @@ def test_states_of_a_chain_whose_results_are_forgotten() -> None:
     assert states([None, "retry", None]) == ["done", "retry", "later"]
     assert states([None, "done", None, None]) == ["done", "done", "open", "later"]
     assert states([None, "done"]) == ["done", "done"]
+
+
+@FETCH
+@pytest.mark.process
+def test_isolated_jobs_are_parts_of_chains(
+    server: Server, workers: Workers, tmp_path: Path, fetch: FetchMode
+) -> None:
+    """X-FLOW-3, X-FLOW-6: the child process sends the value, or the reason why there is none."""
+    (tmp_path / "jobs.py").write_text(
+        f"import jobwire\napp = jobwire.App({server.url!r})\n"
+        "@app.job(name='Twice', isolated=True)\n"
+        "def twice(number):\n"
+        "    return 2 * number\n"
+        "@app.job(name='Odd', isolated=True, retry=0)\n"
+        "def odd():\n"
+        "    return {1}\n"
+    )
+    app = App(server.url)
+    twice = app.job(name="Twice")(lambda number: number)
+    odd = app.job(name="Odd", retry=0)(lambda: None)
+    run = chain(twice.s(2), twice.s(previous), twice.s(previous)).enqueue()
+    failing = chain(odd.s(), twice.s(previous)).enqueue()
+    assert failing is not None
+    workers.start("jobs:app", "--fetch", fetch)
+    result = finished(run).result()
+    assert result is not None
+    assert result.get() == 16
+    wait_until(lambda: failing.states() == ["dead", "later"], 60)
+    (dead,) = payloads(server, "dead")
+    assert "cannot get the result: value" in dead["error_message"]
+    app.close()
 
 
 @pytest.mark.process
