@@ -24,6 +24,7 @@ import redis
 
 from harness.servers import Reaper, Server, valkey_program, wait_until
 from jobwire.application.config import FetchMode
+from jobwire.protocol import chains
 from jobwire.protocol.limits import described
 from jobwire_conformance.judge.stream import script_or_command
 from jobwire_conformance.wire.call import Call
@@ -419,9 +420,19 @@ class Run:
 
     def _seed(self) -> None:
         now = time.time()
+        following: dict[int, list[bytes]] = {}
+        first = 0
+        for number, (seed, jid) in enumerate(zip(self.scenario.seeds, self._jobs, strict=True)):
+            if seed.place == "chain":
+                text = _payload(seed.kind or "", jid, "ab"[number % 2])
+                following.setdefault(first, []).append(chains.waiting(text, ()))
+            else:
+                first = number
         for number, (seed, jid) in enumerate(zip(self.scenario.seeds, self._jobs, strict=True)):
             name = "ab"[number % 2]
             text = seed.raw if seed.kind is None else _payload(seed.kind, jid, name)
+            if number in following:
+                text = chains.chained(text, following[number])
             match seed.place:
                 case "queue":
                     self.client.sadd("queues", name)

@@ -19,7 +19,7 @@ __all__ = ["OWNERS", "SCENARIOS", "Scenario", "Seed"]
 OWNERS = "jobwire:owners"
 AMPLE = 60.0  # seconds for steps of milliseconds, or of seconds on a busy machine
 
-Place = Literal["queue", "schedule", "orphan", "unknown"]
+Place = Literal["queue", "schedule", "orphan", "unknown", "chain"]
 
 
 @dataclass(frozen=True)
@@ -30,6 +30,7 @@ class Seed:
         kind: Its class, one of `jobs`; None for a payload that is not a job.
         place: Its place. An orphan is held by a process that died. An unknown one is put into the
             private hash of the process under test, as by a fetch that the server carried out late.
+            A job of the place `chain` follows the one before it in the list.
         raw: The payload, if it is not a job.
     """
 
@@ -170,6 +171,15 @@ SCENARIOS: dict[str, Scenario] = {
             "a worker fetches jobs of two queues and runs them",
             [Seed(), Seed("Async"), Seed(), Seed("Async"), Seed()],
             certain=("fetch.lua", "done.lua"),
+        ),
+        Scenario(
+            "chain",
+            "jobs succeed, and each pushes the next one of its chain",
+            [
+                *(Seed(), Seed(place="chain"), Seed("Flaky", "chain"), Seed(place="chain")),
+                *(Seed("Async"), Seed("Async", "chain")),
+            ],
+            certain=("fetch.lua", "finish.lua", "promote.lua", "done.lua"),
         ),
         Scenario(
             "retry",
