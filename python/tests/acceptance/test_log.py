@@ -222,7 +222,8 @@ def test_the_first_lines_say_who_and_where_without_the_password(
     identity = worker.identity(server.client())
     for words in (identity, "basic fetch", "Valkey 9.", f"127.0.0.1:{server.port}", "from --redis"):
         assert words in line["msg"]
-    assert "7 threads for high (3), low (1)" in worker.logged("ready: ")[0]["msg"]
+    (ready,) = wait_until(lambda: worker.logged("ready: "), what="the second line")
+    assert "7 threads for high (3), low (1)" in ready["msg"]
     assert "s3cret" not in worker.log.read_text()
 
 

@@ -33,6 +33,8 @@ from jobwire.ops import Operations
 from jobwire.protocol.batches import batch_of, member_in, script_end
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.normalize import ReadyPayload
+from jobwire.protocol.outcome import DONE, ending
+from jobwire.protocol.payload import decode
 from jobwire.protocol.pushing import push_members
 from jobwire.protocol.wire import Confirm, Op
 from tests.workers import Workers, running
@@ -580,6 +582,8 @@ def test_payloads_without_a_batch() -> None:
     texts += [b'{"jw_batch":{"id":"a b","queue":"q"}}', b'{"jw_batch":{"id":"a"},"jid":"j"}']
     texts += [b'{"jw_batch":{"id":"a","queue":"q"}}']
     assert [member_in(text) for text in texts] == [None] * len(texts)
+    for text in (b'{"class":"A","args":[]}', b'{"class":"A","args":[],"jid":"j","jw_batch":1}'):
+        assert ending(DONE, decode(text, "q"), 0, 8) == DONE
     assert batch_of({"jw_callback": {"id": "a", "queue": "q"}}) == ("a", "q")
 
 
