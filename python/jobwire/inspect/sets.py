@@ -21,7 +21,7 @@ from jobwire.protocol.pushing import detect_generation
 from jobwire.protocol.removal import ends_of_dead, removing
 from jobwire.protocol.times import Generation, epoch
 from jobwire.protocol.unique import held_by, script_kill
-from jobwire.protocol.wire import Arg, Batch, Command, Op, Script, command
+from jobwire.protocol.wire import Arg, Batch, Op, Script, command
 
 __all__ = [
     "Action",
@@ -379,15 +379,14 @@ def _kill(keys: Keys, key: str, dead_limits: DeadSetLimits) -> PageAct:
         return sum(reply is not None for reply in replies[: len(page)]), 0
 
     def act(page: Sequence[Entry]) -> Op[tuple[int, int]]:
-        moved = 0
+        dead: list[bytes] = []
         members: dict[str, list[bytes]] = {}
-        unique: list[Command | Script] = []
+        unique: dict[bytes, Script] = {}
         for one in page:
             if (held := held_by(one.payload)) is not None and not one.fault:
-                step = script_kill(
+                unique[one.payload] = script_kill(
                     *(keys, *held), place=key, text=one.payload, dead_limits=dead_limits
                 )
-                unique.append(step)
                 continue
             target = dead_key(keys, one.fault) if one.fault else keys.dead
             members.setdefault(target, []).append(one.payload)
@@ -397,14 +396,15 @@ def _kill(keys: Keys, key: str, dead_limits: DeadSetLimits) -> PageAct:
                 [key, target],
                 [dead_limits.now, dead_limits.oldest, dead_limits.limit, *payloads],
             )
-            moved += len(killed)
-            # After the step that kills: until then the member may run.
-            ends = ends_of_dead(keys, killed, now=dead_limits.now)
-            if ends:
-                yield Batch(ends)
+            dead += killed
         if unique:
-            moved += sum((yield Batch(unique, atomic=True)))
-        return moved, 0
+            replies = yield Batch([*unique.values()], atomic=True)
+            dead += [text for text, reply in zip(unique, replies, strict=True) if reply]
+        # After the step that kills: until then the member may run.
+        ends = ends_of_dead(keys, dead, now=dead_limits.now)
+        if ends:
+            yield Batch(ends)
+        return len(dead), 0
 
     return kill_again if key == keys.dead else act
 

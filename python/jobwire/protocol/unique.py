@@ -220,7 +220,7 @@ def held_by(text: bytes) -> tuple[str, str] | None:
     except (msgspec.DecodeError, UnicodeDecodeError):
         return None
     lock, jid = lock_of(fields.get(UNIQUE)), fields.get("jid")
-    if lock is None or not isinstance(jid, str) or lock.scope not in ("until_done", "until_start"):
+    if lock is None or not isinstance(jid, str) or lock.scope == "for_time":
         return None
     return lock.digest, jid
 

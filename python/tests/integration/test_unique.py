@@ -37,7 +37,7 @@ from jobwire.protocol.keys import Keys
 from jobwire.protocol.normalize import ReadyPayload
 from jobwire.protocol.pushing import push, replace
 from jobwire.protocol.removal import removing
-from jobwire.protocol.unique import Lock, Scope, digest, lock_in
+from jobwire.protocol.unique import Lock, Scope, digest, held_by, lock_in
 from jobwire.protocol.wire import Batch, Confirm, Op, Script, command
 from tests.integration.payloads import push_job
 from tests.workers import Workers, running
@@ -751,6 +751,9 @@ def test_texts_without_a_lock() -> None:
     keys = Keys()
     assert removing(keys, "retry", texts, now=0) == [command("ZREM", "retry", *texts)]
     assert len(removing(keys, b"queue:a", texts, now=0, of_list=True)) == 4
+    for scope in ("until_done", "until_start", "while_running", "for_time"):
+        text = unique_job("1").text.replace(b"until_done", scope.encode())
+        assert held_by(text) == (None if scope == "for_time" else ("a" * 64, "1"))
 
 
 def unique_job(jid: str, *, replaces: bool = False) -> ReadyPayload:
