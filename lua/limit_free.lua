@@ -18,6 +18,7 @@ end
 redis.call("ZREMRANGEBYSCORE", KEYS[1], "-inf", now)
 if ARGV[5] ~= "" and redis.call("ZSCORE", KEYS[2], ARGV[5]) then
   redis.call("HSET", KEYS[3], ARGV[5], ARGV[6])
+  redis.call("HDEL", KEYS[3], ARGV[5] .. ":missed")
   redis.call("PEXPIRE", KEYS[2], 86400000)
   redis.call("PEXPIRE", KEYS[3], 86400000)
 end
@@ -34,23 +35,24 @@ for _, jid in ipairs(redis.call("ZRANGE", KEYS[2], 0, 99)) do
   if not member or not redis.call("ZSCORE", KEYS[4], member) then
     -- It is on its way to schedule or to a worker, which asks again; or it was deleted. Its place is
     -- kept for ten leases.
-    if not tonumber(waits) then
-      redis.call("HSET", KEYS[3], jid, now)
+    local since = redis.call("HGET", KEYS[3], jid .. ":missed")
+    if not since then
+      redis.call("HSET", KEYS[3], jid .. ":missed", now)
       redis.call("PEXPIRE", KEYS[3], 86400000)
-    elseif waits + 10 * ARGV[3] < now then
+    elseif since + 10 * ARGV[3] < now then
       redis.call("ZREM", KEYS[2], jid)
-      redis.call("HDEL", KEYS[3], jid)
+      redis.call("HDEL", KEYS[3], jid, jid .. ":missed")
     end
   elseif tonumber(cost) > room then
     -- If no process frees a slot, the first lease that ends frees one, and the job asks again then.
-    redis.call("ZADD", KEYS[4], "XX", (slots[2] or now) / 1000, member)
+    redis.call("ZADD", KEYS[4], "XX", (slots[2] or now + ARGV[3]) / 1000, member)
     break
   else
     local queue = string.sub(waits, start, start + length - 1)
     redis.call("ZADD", KEYS[1], now + ARGV[3], cost .. ":" .. jid .. ":")
     redis.call("PEXPIRE", KEYS[1], ARGV[3])
     redis.call("ZREM", KEYS[2], jid)
-    redis.call("HDEL", KEYS[3], jid)
+    redis.call("HDEL", KEYS[3], jid, jid .. ":missed")
     if queue == ARGV[4] and (kind == "list" or kind == "none") then
       redis.pcall("SADD", KEYS[5], queue)
       redis.call("RPUSH", KEYS[6], member)

@@ -3,7 +3,7 @@
 -- KEYS[1]  slots, a sorted set: slot `<cost>:<jid>:<token>`, with an empty token if it is kept for a
 --          job on its way -> end of its lease, ms
 -- KEYS[2]  line, a sorted set: id of a waiting job -> its place
--- KEYS[3]  hash: id of a waiting job -> where it waits
+-- KEYS[3]  hash: id of a waiting job -> where it waits; `<jid>:missed` -> when it was missed there
 -- KEYS[4]  sorted set of all limits: description -> last use, ms
 -- ARGV[1]  1 to renew the lease of a slot, else 0    ARGV[2]  cost    ARGV[3]  id of the job
 -- ARGV[4]  token of the execution    ARGV[5]  slots in all    ARGV[6]  ms of a lease
@@ -35,7 +35,7 @@ if starts then
   redis.call("PEXPIRE", KEYS[1], ARGV[6])
   redis.call("ZREM", KEYS[1], kept)
   redis.call("ZREM", KEYS[2], ARGV[3])
-  redis.call("HDEL", KEYS[3], ARGV[3])
+  redis.call("HDEL", KEYS[3], ARGV[3], ARGV[3] .. ":missed")
 elseif not place then
   local last = redis.call("ZRANGE", KEYS[2], -1, -1, "WITHSCORES")
   local next = math.max(time[1] * 1000000 + time[2], (tonumber(last[2]) or 0) + 1)

@@ -29,7 +29,7 @@ from jobwire.protocol.wire import Batch, Script, once
 __all__ = ["Limits"]
 
 # The end of a wait if no slot becomes free. The first job in line waits for the first lease.
-LONGEST_WAIT_S = 3600.0
+LONGEST_WAIT_S = 300.0
 
 _log = logging.getLogger("jobwire.worker")
 

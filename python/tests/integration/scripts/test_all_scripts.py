@@ -113,7 +113,7 @@ def limit_life(shell: Shell, keys: Keys) -> None:
     assert shell.run(one(script_take(keys, limit, "2", "u"))) == 1
     assert shell.run(one(script_free(keys, limit, "a:b", slot="1:2:u"))) == 1
     assert 0 < (shell.plain.zscore(keys.schedule, b"three") or 0) < 4e9
-    shell.plain.hset(keys.limit("api", "jobs"), "4", 1)
+    shell.plain.hset(keys.limit("api", "jobs"), "4:missed", "1")
     assert shell.run(one(script_free(keys, limit, "a:b", slot="1:3:"))) == 0
     assert not shell.plain.exists(keys.limit("api", "line"), keys.limit("api", "jobs"))
     rate = LimitOfJob("api", rate=1, burst=1)
