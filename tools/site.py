@@ -60,7 +60,7 @@ PAGES = {
         f"spec/{name}.md": f"annexes/{name}.md"
         for name in (
             *("activejob", "batches", "cancelling", "classes", "compression", "parking"),
-            *("limits", "periodic", "progress", "results", "template", "time", "unique"),
+            *("limits", "periodic", "progress", "results", "steps", "template", "time", "unique"),
             "workflows",
         )
     },

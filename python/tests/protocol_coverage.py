@@ -33,7 +33,16 @@ _TRACED = (
     "integration/test_job_progress.py",
     *(
         f"integration/test_{name}.py"
-        for name in ("chains", "limits", "periodic", "pushing", "results", "time", "unique")
+        for name in (
+            "chains",
+            "limits",
+            "periodic",
+            "pushing",
+            "results",
+            "steps",
+            "time",
+            "unique",
+        )
     ),
 )
 

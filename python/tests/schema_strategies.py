@@ -103,7 +103,7 @@ def value(constraints: Sequence[Mapping[str, Any]]) -> st.SearchStrategy[Any]:
                 merged[keyword] = max(each[keyword], merged.get(keyword, each[keyword]))
         for keyword in (
             *("maximum", "exclusiveMaximum", "maxLength", "pattern", "items"),
-            *("properties", "required"),
+            *("properties", "required", "oneOf"),
         ):
             if keyword in each:
                 assert merged.setdefault(keyword, each[keyword]) == each[keyword]
@@ -130,9 +130,13 @@ def _typed(kind: str, limits: Mapping[str, Any]) -> st.SearchStrategy[Any]:
     if kind == "array":
         return st.lists(value([limits["items"]]) if "items" in limits else VALUES, max_size=4)
     if kind == "object" and "required" in limits:
-        return st.fixed_dictionaries(
-            {name: value([limits["properties"][name]]) for name in limits["required"]}
-        )
+        of = limits["properties"]
+        choices = limits.get("oneOf", [{"required": ()}])
+        alternatives = [
+            {name: value([of.get(name, {})]) for name in (*limits["required"], *one["required"])}
+            for one in choices
+        ]
+        return st.one_of([st.fixed_dictionaries(one) for one in alternatives])
     if kind != "string":
         return TYPES[kind]
     if "pattern" in limits:

@@ -20,7 +20,6 @@ from typing import (
 
 from jobwire.application.batch import Batch, NewBatch
 from jobwire.application.call import Call
-from jobwire.application.clients import Clients
 from jobwire.application.config import MAX_WAIT_S
 from jobwire.application.current import current_job
 from jobwire.application.discovery import find_modules
@@ -40,6 +39,7 @@ from jobwire.application.lifecycle import Callback, Event, Events
 from jobwire.application.middleware import MiddlewareChain
 from jobwire.application.producer import MAX_PAYLOAD_BYTES, GenerationSetting
 from jobwire.application.propagation import CurrentAttributes, Propagation
+from jobwire.application.steps import Steps
 from jobwire.errors import ConfigError, PayloadError
 from jobwire.protocol import active_job
 from jobwire.protocol.arguments import StrictArgs
@@ -71,7 +71,7 @@ J = TypeVar("J", bound=JobType[..., Any])
 X = TypeVar("X", bound=ExpiredHandler)
 
 
-class App(Clients):
+class App(Steps):
     """Jobs by wire class, and the clients that enqueue them.
 
         app = App()

@@ -127,6 +127,10 @@ class Keys:
         """STRING of the result of a job that keeps it. [X-RESULT-3]"""
         return f"{self.namespace}jobwire:result:{jid}"
 
+    def steps(self, jid: str) -> str:
+        """HASH of the finished steps of a job: name to value. [X-STEP-1]"""
+        return f"{self.namespace}jobwire:steps:{jid}"
+
     def progress(self, jid: str) -> str:
         """STRING of the progress that a job has reported. [X-PROG-1]"""
         return f"{self.namespace}jobwire:progress:{jid}"

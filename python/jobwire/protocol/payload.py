@@ -57,9 +57,11 @@ class Job:
         cancelled: True as soon as the job was cancelled while it runs. A job that looks at this
             raises `Cancelled` to end. [X-CANCEL-6]
         progress: The last report of the running job; None before that. [X-PROG-1]
+        steps: Values of the steps that this job has finished, as JSON; None until it asks for one.
+            [X-STEP-1]
     """
 
-    __slots__ = ("cancelled", "fields", "progress", "queue", "text", "value")
+    __slots__ = ("cancelled", "fields", "progress", "queue", "steps", "text", "value")
 
     def __init__(self, text: bytes, fields: dict[str, Any], queue: str) -> None:
         self.text = text
@@ -68,6 +70,7 @@ class Job:
         self.value: object = None
         self.cancelled = False
         self.progress: JobProgress | None = None
+        self.steps: dict[str, bytes] | None = None
 
     def __repr__(self) -> str:
         return f"<Job {self.class_name} jid={self.jid} queue={self.queue}>"

@@ -115,6 +115,7 @@ class Done(msgspec.Struct, tag=True):
 
     members: bytes = b""
     progress: JobProgress | None = None
+    has_steps: bool = False
 
 
 class Reported(msgspec.Struct, tag=True):
@@ -332,7 +333,7 @@ class _JobRunner:
         # Plain bytes, because the encoder does not take a subclass.
         wanted = keep_of(job, default) or NEXT in job.fields
         members = bytes(value_members(result)) if wanted else b""
-        return Done(members, job.progress)
+        return Done(members, job.progress, job.steps is not None)
 
     async def _await(self, app: App, function: Callable[..., Any], job: Job) -> Any:
         self._coroutine = asyncio.current_task()

@@ -396,6 +396,8 @@ class _ChildProcess:
                 expected=answer.expected,
                 traceback=answer.traceback,
             )
+        if answer.has_steps:
+            job.steps = {}
         return answer.members
 
     def _answer(self, run: _Run, timeout: float | None, job: Job) -> Done | Raised | None:

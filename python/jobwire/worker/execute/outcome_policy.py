@@ -31,6 +31,7 @@ from jobwire.errors import (
     Snooze,
     TryAgain,
 )
+from jobwire.protocol import steps
 from jobwire.protocol.batches import BATCH, membership
 from jobwire.protocol.chains import NEXT, next_job
 from jobwire.protocol.classes import hand_over
@@ -65,7 +66,7 @@ from jobwire.protocol.retry import (
 )
 from jobwire.protocol.times import Generation, stamp
 from jobwire.protocol.unique import UNIQUE, lock_of, script_lock, script_unlock
-from jobwire.protocol.wire import command, once
+from jobwire.protocol.wire import Command, command, once
 from jobwire.worker.execute.execution import Execution
 from jobwire.worker.execute.failure import describe, user_trace
 from jobwire.worker.execute.hand_over import HandOver
@@ -131,7 +132,11 @@ class OutcomePolicy:
             job, compiled, seconds = execution.job, execution.compiled, execution.seconds
             if job.progress is not None:
                 self.ended_progress.add(job)
-            after = compiled.finish(job) if compiled.finish is not None else None
+            after: tuple[Command, ...] = ()
+            if compiled.finish is not None and (ended_by := compiled.finish(job)) is not None:
+                after = (ended_by,)
+            if job.steps is not None and job.jid is not None:
+                after = (*after, steps.forget(self.keys, job.jid))
             following: NextJob | None = None
             if error is None and NEXT in job.fields:
                 try:
@@ -145,15 +150,12 @@ class OutcomePolicy:
                 result = None
                 if compiled.keep or KEEP in job.fields:
                     result = self._done(job, compiled.keep)
+                outcome = DONE
+                if after or result is not None or following is not None:
+                    outcome = Outcome(result=result, after=after, next=following)
                 if execution.acknowledged:
-                    rest = Outcome(result=result, next=following)
-                    self.sink.ran(failed=False, rest=self._ended(rest, job))
+                    self.sink.ran(failed=False, rest=self._ended(outcome, job))
                 else:
-                    outcome = DONE
-                    if after is not None or result is not None or following is not None:
-                        outcome = Outcome(
-                            result=result, after=() if after is None else (after,), next=following
-                        )
                     self.sink.record(execution.held, self._ending(execution.held, outcome, job))
             elif isinstance(error, Cancelled) or (job.cancelled and isinstance(error, _ENDED)):
                 self.cancelled(execution, counters)
