@@ -441,8 +441,6 @@ class Launcher:
             self._on_beat()
         except RedisTrouble as error:
             _log.warning("last statistics lost: %s", error)
-        if not any(capsule.alive for capsule in self._capsules):
-            self._limits.close()
         self._canceller.close(timeout=CLEANUP_TIMEOUT_S)
         self._heartbeat.leave_quietly()
         if self._isolation is not None:
@@ -452,6 +450,9 @@ class Launcher:
         self._poller.close(timeout=CLEANUP_TIMEOUT_S)  # otherwise it might open a connection again
         if self._periodic is not None:
             self._periodic.close(timeout=CLEANUP_TIMEOUT_S)
+        # As late as possible: threads that were interrupted may just be ending.
+        if not any(capsule.alive for capsule in self._capsules):
+            self._limits.close()
         self._redis.close()
         if not any(capsule.alive for capsule in self._capsules):
             # An interruption may have hit a job inside logging, whose lock is then never
