@@ -164,6 +164,16 @@ def test_the_first_of_two_executions_decides(server: Server) -> None:
     app.close()
 
 
+@over("reply", [[b"a", b"1"], {b"a": b"1"}])
+def test_both_protocols_of_redis_are_read(reply: object) -> None:
+    """X-STEP-5: RESP2 replies with a list, RESP3 with a map."""
+    reading = steps.load(Keys(""), "j")
+    next(reading)
+    with pytest.raises(StopIteration) as ended:
+        reading.send(reply)
+    assert ended.value.value == {"a": b"1"}
+
+
 @over(
     ("value", "says"),
     [
