@@ -107,10 +107,13 @@ def test_an_examination_that_fails_keeps_the_last_findings(
         ):
             doctor.findings = (error,)
             browser.site._background["doctor"].next_at = 0
-            text = browser.text("/doctor")
-            assert told in text
-            assert "A sentence." in text
-            assert "the inside" not in text
+            # A page does not wait long for an examination.
+            texts: list[str] = []
+            while not texts or (told not in texts[-1] and len(texts) < 1000):
+                texts.append(browser.text("/doctor"))
+            assert told in texts[-1]
+            assert "A sentence." in texts[-1]
+            assert "the inside" not in texts[-1]
 
 
 def test_evidence_is_text(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
