@@ -55,6 +55,7 @@ def test_matchers_may_be_in_the_parts_of_a_literal(matcher: Any, value: Any, fit
     assert matches(matcher, plain(value), SCOPE) is fits
 
 
+@pytest.mark.process
 def test_an_answer_of_another_form_is_an_adapter_fault() -> None:
     settings = reference()
     assert settings.driver is not None

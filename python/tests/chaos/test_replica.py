@@ -20,6 +20,7 @@ def pair() -> Iterator[Pair]:
     reaper.close()
 
 
+@pytest.mark.process
 def test_a_replica_that_lags_forgets_later_writes(pair: Pair) -> None:
     def push(number: int) -> None:
         pair.primary.client().rpush("queue:low", number)
@@ -46,6 +47,7 @@ def test_a_replica_that_lags_forgets_later_writes(pair: Pair) -> None:
     assert numbers() == [b"1", b"4"]
 
 
+@pytest.mark.process
 def test_a_replica_follows_a_primary_that_started_from_a_snapshot(pair: Pair) -> None:
     with pair.primary.client() as client:
         client.set("kept", "1")

@@ -113,6 +113,7 @@ def async_job(begun: Callable[[], None]) -> Callable[[], Any]:
     return work
 
 
+@pytest.mark.process
 @FETCH
 @pytest.mark.parametrize("make", [sync_job, async_job])
 @pytest.mark.parametrize("middleware", [False, True])

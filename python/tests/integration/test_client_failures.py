@@ -228,6 +228,7 @@ def test_a_timeout_says_perhaps(server: Server, connect: Connect) -> None:
     assert jids(server) == [jid, jid]
 
 
+@pytest.mark.process
 def test_a_timeout_while_connecting_is_certain(server: Server, connect: Connect) -> None:
     """PUSH-8: the greeting got no answer, so no job was sent."""
     server.pause()

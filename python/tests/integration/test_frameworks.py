@@ -45,6 +45,7 @@ def served(web: Any) -> Iterator[str]:
     assert not thread.is_alive()
 
 
+@pytest.mark.process
 def test_a_worker_inside_runs_jobs_and_ends_with_the_web_server(
     server: Server, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -245,6 +245,7 @@ def test_a_stop_frees_the_slots_of_jobs_that_are_put_back(server: Server) -> Non
         wait_until(lambda: set(holding.begun) == {0, 1}, what="both jobs")
 
 
+@pytest.mark.process
 def test_a_long_job_keeps_its_slot(server: Server) -> None:
     """X-LIMIT-4: each heartbeat renews its lease; a slot that is not renewed is free."""
     holding = Holding(server, Limit("api", at_once=1))
@@ -368,6 +369,7 @@ def now(client: Any) -> int:
     return int(seconds * 1_000_000 + micros)
 
 
+@pytest.mark.process
 @FETCH
 def test_a_rate_is_kept(server: Server, fetch: str) -> None:
     """X-LIMIT-8, X-LIMIT-9: in two workers, no more than the bucket gives, in order, none late."""

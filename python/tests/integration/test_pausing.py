@@ -59,6 +59,7 @@ def test_a_paused_queue_waits_and_goes_on(server: Server, fetch: str) -> None:
     assert client.llen("queue:b") == 1
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("fetch", ["reliable", "basic"])
 def test_a_worker_of_paused_queues_only_is_silent(server: Server, fetch: str) -> None:
     """REL-9: a worker does not poll because of jobs that wait in a paused queue."""

@@ -319,6 +319,7 @@ def test_reading_again_costs_one_command(server: Server, shell: SyncRedis) -> No
     assert [each for each in known if each.name == "a"] == [e for e in again if e.name == "a"]
 
 
+@pytest.mark.process
 def test_workers_enqueue_each_tick_once(server: Server) -> None:
     """X-CRON-18: three workers, a line of each second; each tick has one job."""
     apps = [App(server.url) for _ in range(3)]

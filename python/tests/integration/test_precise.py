@@ -104,6 +104,7 @@ def test_a_job_is_moved_when_it_is_due(server: Server, zset: str) -> None:
     assert client.zcard(zset) == 1
 
 
+@pytest.mark.process
 def test_many_pollers_move_each_job_once(server: Server) -> None:
     """SCHED-5 and SCHED-11: in the order of the due times."""
     client = server.client()
@@ -200,6 +201,7 @@ def test_a_lost_connection_is_made_again(server: Server) -> None:
             assert client.brpop("queue:q", 60) is not None
 
 
+@pytest.mark.process
 def test_the_end_of_an_outage_is_told_without_a_due_job(
     server_factory: ServerFactory, caplog: pytest.LogCaptureFixture
 ) -> None:

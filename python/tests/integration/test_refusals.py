@@ -224,6 +224,7 @@ def test_a_server_that_is_loading_is_waited_for(
     assert len([r for r in caplog.records if "fetching failed" in r.getMessage()]) == 1
 
 
+@pytest.mark.process
 def test_a_cluster_that_is_down(server_factory: ServerFactory) -> None:
     """ENV-6, ENV-8: a cluster that is down refuses commands for a while."""
     server = server_factory("--cluster-enabled", "yes")

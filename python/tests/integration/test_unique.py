@@ -313,6 +313,7 @@ def test_a_retry_keeps_the_lock(server: Server, fetch: FetchMode) -> None:
     assert runs == [1, 1]
 
 
+@pytest.mark.process
 @FETCH
 def test_the_lock_of_another_job_stays(server: Server, fetch: FetchMode) -> None:
     """X-UNIQ-7: an end compares the job id, so that it releases its own lock only."""

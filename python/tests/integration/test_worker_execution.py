@@ -181,6 +181,7 @@ def test_what_is_no_payload_is_buried_as_its_exact_bytes(server: Server, fetch: 
     assert heard == []
 
 
+@pytest.mark.process
 @FETCH
 def test_a_payload_that_cannot_be_set_aside_is_put_back(server: Server, fetch: FetchMode) -> None:
     """EXEC-3, FETCH-6, SIG-5: at a stop, if the dead set refuses it."""
@@ -628,6 +629,7 @@ def new(number: int) -> bytes:
     )
 
 
+@pytest.mark.process
 @FETCH
 def test_jobs_go_to_the_workers_that_know_their_classes(server: Server, fetch: FetchMode) -> None:
     """X-CLASS-3, X-CLASS-5, X-CLASS-6: parked, unparked at announcing, then handed over at once."""
@@ -663,6 +665,7 @@ def test_jobs_go_to_the_workers_that_know_their_classes(server: Server, fetch: F
     assert not client.keys("jobwire:classes:*")
 
 
+@pytest.mark.process
 def test_a_hand_over_that_no_worker_takes_comes_to_an_end(
     server: Server, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -703,6 +706,7 @@ def test_unknown_classes_go_to_the_queue_that_the_settings_name(
     assert (stat(server, "processed"), stat(server, "failed")) == (1, 1)
 
 
+@pytest.mark.process
 @FETCH
 def test_pauses_of_sidekiq_pro_are_honoured_if_the_settings_say_so(
     server: Server, fetch: FetchMode

@@ -176,6 +176,7 @@ def test_weights_are_shares_of_the_first_look(server: Server, fetch: FetchMode) 
     assert sorted(got) == ["often"] * 300 + ["seldom"] * 300
 
 
+@pytest.mark.process
 @FETCH
 def test_a_key_that_is_no_list_stops_no_other_queue(
     server: Server, fetch: FetchMode, caplog: pytest.LogCaptureFixture

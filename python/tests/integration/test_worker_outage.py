@@ -64,6 +64,7 @@ def test_a_restart_of_redis_costs_no_job_and_two_lines(
         assert server.client().get("stat:processed") == b"4"
 
 
+@pytest.mark.process
 @FETCH
 def test_an_idle_worker_states_how_long_an_outage_lasted(
     server_factory: ServerFactory, fetch: FetchMode, caplog: pytest.LogCaptureFixture
@@ -102,6 +103,7 @@ def test_a_flush_of_the_scripts_is_not_even_noticed(
     assert caplog.records == []
 
 
+@pytest.mark.process
 @FETCH
 def test_a_server_that_stops_answering_is_waited_for(
     server: Server, fetch: FetchMode, caplog: pytest.LogCaptureFixture
@@ -373,6 +375,7 @@ def test_stopping_without_redis_ends_in_time(
     assert lines(caplog, "were not put back")
 
 
+@pytest.mark.process
 def test_stopping_while_the_server_refuses_outcomes_ends_in_time(
     server: Server, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -51,6 +51,7 @@ def test_a_beat_is_registration_hash_and_expiry_in_one_transaction(server: Serve
     assert BEAT_INTERVAL_S <= 10.0  # BEAT-2
 
 
+@pytest.mark.process
 @FETCH
 def test_a_start_outlasts_lost_connections(
     server_factory: ServerFactory, fetch: FetchMode, caplog: pytest.LogCaptureFixture

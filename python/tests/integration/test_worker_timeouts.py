@@ -88,6 +88,7 @@ def test_a_job_over_its_time_limit_fails_and_frees_its_slot(
     assert payload["error_message"] == PUNCTUAL
 
 
+@pytest.mark.process
 def test_a_job_that_ends_long_after_its_time_limit_says_so(server: Server) -> None:
     """RETRY-10: a thread outside of Python code, or cleaning up, does not end at once."""
     app = App()
@@ -176,6 +177,7 @@ def test_a_time_limit_must_be_a_time() -> None:
 # -- async jobs that block the event loop
 
 
+@pytest.mark.process
 def test_an_async_job_that_blocks_the_loop_beyond_its_limit_fails(
     server: Server, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -265,6 +267,7 @@ def test_a_job_that_waits_too_long_fails_although_another_one_blocks() -> None:
     assert time.monotonic() - began < 30
 
 
+@pytest.mark.process
 def test_an_async_job_that_ignores_its_limit_is_cancelled_again_but_not_while_it_cleans_up() -> (
     None
 ):

@@ -63,6 +63,7 @@ def test_a_wrong_filter_says_what_is_wrong(line: str, told: str) -> None:
         parse(line)
 
 
+@pytest.mark.process
 @given(st.text(min_size=1))
 def test_every_text_can_be_written_and_read(text: str) -> None:
     only = Filter(error=text, text=text)

@@ -199,6 +199,7 @@ def test_every_script_has_been_tried(shell: Shell) -> None:
     assert called == {script(name).sha for name in SCRIPTS}
 
 
+@pytest.mark.process
 def test_all_scripts_run_on_a_cluster(program: str, server_factory: ServerFactory) -> None:
     """LUA-2 and KEY-4: a cluster refuses undeclared keys and keys of other slots."""
     server = server_factory("--cluster-enabled", "yes", program=program)
