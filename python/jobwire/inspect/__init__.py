@@ -5,10 +5,11 @@
 
 from jobwire.inspect.activity import Activity, JobActivity, Mark
 from jobwire.inspect.aio import AsyncInspector
+from jobwire.inspect.batches import Batches, BatchMembers
 from jobwire.inspect.entry import Entry, SetName
 from jobwire.inspect.filters import Filter
 from jobwire.inspect.fleet import Fleet
-from jobwire.inspect.limits import LimitState
+from jobwire.inspect.limits import LimitPage, LimitState
 from jobwire.inspect.locks import Locks, UniqueLock
 from jobwire.inspect.periodic import PeriodicJob
 from jobwire.inspect.periodic_aio import AsyncPeriodicJobs
@@ -25,6 +26,8 @@ __all__ = [
     "Activity",
     "AsyncInspector",
     "AsyncPeriodicJobs",
+    "BatchMembers",
+    "Batches",
     "CapsuleInfo",
     "Day",
     "Entry",
@@ -34,6 +37,7 @@ __all__ = [
     "Inspector",
     "IterationState",
     "JobActivity",
+    "LimitPage",
     "LimitState",
     "Locks",
     "Mark",

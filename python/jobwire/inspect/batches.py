@@ -1,37 +1,124 @@
-"""The batches of an application, for people."""
+"""The batches of an application, for people. [X-BATCH-1]"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from jobwire.inspect.reading import ask, items, name, number, raw, required, whole
 from jobwire.inspect.sets import escape
-from jobwire.protocol.batches import BatchStatus, read_status
+from jobwire.protocol import batches
+from jobwire.protocol.batches import BatchStatus, Membership
 from jobwire.protocol.keys import Keys
-from jobwire.protocol.wire import Op, command
+from jobwire.protocol.wire import ErrorReply, Op, command
 
-__all__ = ["read"]
+__all__ = ["BatchMembers", "Batches", "cancel", "members", "read"]
 
+T = TypeVar("T")
 KEYS_PER_SCAN = 1_000
+AT_ONCE = 500  # batches of one round trip
+MAX_MEMBERS = 100  # of each kind
 
 
-def read(keys: Keys, *, limit: int) -> Op[list[BatchStatus]]:
-    """Return batches, the newest first; at most `limit`. The server looks at every key. [X-BATCH-1]
+@dataclass(frozen=True, slots=True)
+class Batches:
+    """Some batches, the newest first.
+
+    Attributes:
+        batches: The batches.
+        complete: False if there may be more, because a limit was reached.
+    """
+
+    batches: Sequence[BatchStatus]
+    complete: bool
+
+
+@dataclass(frozen=True, slots=True)
+class BatchMembers:
+    """Ids of some members of a batch, at most 100 of each kind.
+
+    Attributes:
+        open: Members that have not ended.
+        failed: Members that ended without success.
+    """
+
+    open: Sequence[str]
+    failed: Sequence[str]
+
+
+def read(keys: Keys, *, limit: int, examine: int) -> Op[Batches]:
+    """Return the newest batches of those that are found.
 
     Args:
         keys: Key names.
-        limit: Maximum number, of those that were found first.
+        limit: Maximum number.
+        examine: Maximum number of keys of the server to examine.
     """
-    prefix = keys.batch("")
-    pattern = escape(prefix) + "*"
-    found: dict[str, BatchStatus] = {}
-    cursor: bytes = b"0"
-    while len(found) < limit:
-        cursor, names = yield command(
-            *("SCAN", cursor, "MATCH", pattern, "COUNT", KEYS_PER_SCAN, "TYPE", "hash")
+    pattern = escape(keys.batch("")) + "*"
+    found: set[str] = set()
+    cursor: Any = b"0"
+    for _ in range(0, examine, KEYS_PER_SCAN):
+        (reply,) = yield from ask(
+            [command("SCAN", cursor, "MATCH", pattern, "COUNT", KEYS_PER_SCAN, "TYPE", "hash")]
         )
-        for name in names:
-            batch_id = name.decode("utf-8", "replace").removeprefix(prefix)
-            status = yield from read_status(keys, batch_id)
-            if status is not None and len(found) < limit:
-                found[batch_id] = status
-        if cursor == b"0":
+        cursor, page = items(reply) or (b"0", [])
+        found.update(name(key).removeprefix(keys.batch("")) for key in page)
+        if not whole(cursor):
             break
-    return sorted(found.values(), key=lambda status: -status.created_at)
+    newest = yield from _newest(keys, sorted(found), limit)
+    statuses: list[BatchStatus] = []
+    for part in _parts(newest):
+        steps = [step for one in part for step in batches.status_steps(keys, one)]
+        replies = yield from ask(steps)
+        for one, *three in zip(part, replies[::3], replies[1::3], replies[2::3], strict=True):
+            if not any(_is_of_another_type(reply) for reply in three):
+                statuses += filter(None, [batches.status_of(one, *map(required, three))])
+    return Batches(statuses, not whole(cursor) and len(found) <= limit)
+
+
+def members(keys: Keys, batch_id: str) -> Op[BatchMembers]:
+    """Return the ids of some members, however many there are."""
+    replies = yield from ask(
+        [
+            command("SSCAN", raw(key), 0, "COUNT", MAX_MEMBERS)
+            for key in (keys.batch_open(batch_id), keys.batch_failed(batch_id))
+        ]
+    )
+    some = [sorted(map(name, (items(reply) or (0, []))[1]))[:MAX_MEMBERS] for reply in replies]
+    return BatchMembers(*some)
+
+
+def cancel(keys: Keys, batch_id: str, *, now: float) -> Op[bool]:
+    """Cancel a batch; return False if it is complete, cancelled or gone. [X-BATCH-7]
+
+    Args:
+        keys: Key names.
+        batch_id: Its id.
+        now: Epoch seconds.
+    """
+    status = yield from batches.read_status(keys, batch_id)
+    if status is None or status.state not in ("open", "closed"):
+        return False
+    member = Membership(batch_id, status.queue)
+    at = batches.time_text(now, 8)  # no callback is pushed, so nothing is written with it
+    return bool((yield batches.script_end(keys, member, "cancelled", at=at)))
+
+
+def _newest(keys: Keys, found: Sequence[str], limit: int) -> Op[Sequence[str]]:
+    """Return the ids of the batches that were made last."""
+    made: dict[str, float] = {}
+    for part in _parts(found):
+        replies = yield from ask(
+            [command("HGET", raw(keys.batch(one)), "created_at") for one in part]
+        )
+        made.update(zip(part, (number(reply) or 0.0 for reply in replies), strict=True))
+    return sorted(made, key=lambda one: (-made[one], one))[:limit]
+
+
+def _is_of_another_type(reply: object) -> bool:
+    return isinstance(reply, ErrorReply) and reply.says("WRONGTYPE")
+
+
+def _parts(all_of_them: Sequence[T]) -> list[Sequence[T]]:
+    return [all_of_them[start : start + AT_ONCE] for start in range(0, len(all_of_them), AT_ONCE)]

@@ -8,14 +8,16 @@ from dataclasses import dataclass
 
 import msgspec
 
-from jobwire.inspect.reading import ask, items, score, whole
+from jobwire.inspect.reading import ask, items, name, score, whole
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.limits import LimitOfJob, limit_of
 from jobwire.protocol.wire import Command, Op, command
 
-__all__ = ["LimitState", "read"]
+__all__ = ["LimitPage", "LimitState", "page", "read"]
 
 BATCH_SIZE = 500  # limits of one round trip
+MAX_SORTED = 5_000  # limits among which a page is chosen, those that were used last
+MAX_HOLDERS = 10  # jobs of one limit
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +35,7 @@ class LimitState:
         waiting: Number of jobs that wait.
         free_in: Seconds until a job that comes now can start; None if no clock says it, because all
             slots are taken, or other jobs wait for one.
+        holders: Ids of jobs that have slots, at most 10; a rate has none.
     """
 
     name: str
@@ -44,12 +47,54 @@ class LimitState:
     in_use: int
     waiting: int
     free_in: float | None
+    holders: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LimitPage:
+    """Some limits, by name and key.
+
+    Attributes:
+        limits: The limits.
+        total: Number of limits among which these were chosen.
+        complete: False if other limits were used earlier in the last day, and are left out.
+    """
+
+    limits: Sequence[LimitState]
+    total: int
+    complete: bool
 
 
 def read(keys: Keys, *, limit: int) -> Op[list[LimitState]]:
     """Return limits by name and key; at most `limit`, those that were used last."""
+    described = yield from _described(keys, limit)
+    return (yield from _states(keys, described))
+
+
+def page(keys: Keys, *, start: int, count: int, wanted: str = "") -> Op[LimitPage]:
+    """Return some limits by their position among those that were used last.
+
+    Args:
+        keys: Key names.
+        start: Position of the first one by name and key, from 0.
+        count: Maximum number.
+        wanted: Part of a name, in any case; empty for all.
+    """
+    described = yield from _described(keys, MAX_SORTED + 1)
+    fitting = [one for one in described[:MAX_SORTED] if wanted.casefold() in one.name.casefold()]
+    fitting.sort(key=lambda one: (one.name, one.key))
+    states = yield from _states(keys, fitting[start : start + count])
+    return LimitPage(states, len(fitting), len(described) <= MAX_SORTED)
+
+
+def _described(keys: Keys, limit: int) -> Op[list[LimitOfJob]]:
+    """Return the limits that were used last; the same one in several forms counts as several."""
     (members,) = yield from ask([command("ZRANGE", keys.limits, 0, limit - 1, "REV")])
-    described = [one for text in items(members) if (one := _limit(text)) is not None]
+    return [one for text in items(members) if (one := _limit(text)) is not None]
+
+
+def _states(keys: Keys, described: Sequence[LimitOfJob]) -> Op[list[LimitState]]:
+    """Return the states of limits, by name and key."""
     states: list[LimitState] = []
     for start in range(0, len(described), BATCH_SIZE):
         part = described[start : start + BATCH_SIZE]
@@ -79,8 +124,10 @@ def _reads(keys: Keys, limit: LimitOfJob) -> Iterator[Command]:
 
 def _state(limit: LimitOfJob, used: object, waiting: int, now: int) -> LimitState:
     free_in: float | None = None
+    slots: Sequence[bytes] = ()
     if limit.at_once:
-        in_use = sum(_costs(items(used), now))
+        slots = [*_taken(items(used), now)]
+        in_use = sum(whole(slot.partition(b":")[0]) for slot in slots)
         if in_use < limit.at_once and not waiting:
             free_in = 0.0
     else:
@@ -93,11 +140,17 @@ def _state(limit: LimitOfJob, used: object, waiting: int, now: int) -> LimitStat
         in_use=in_use,
         waiting=waiting,
         free_in=free_in,
+        holders=[_holder(slot) for slot in slots[:MAX_HOLDERS]],
     )
 
 
-def _costs(held: Sequence[object], now: int) -> Iterator[int]:
-    """Yield the costs of the slots whose leases have not ended."""
+def _taken(held: Sequence[object], now: int) -> Iterator[bytes]:
+    """Yield the slots whose leases have not ended."""
     for slot, ends in zip(held[::2], held[1::2], strict=True):
         if isinstance(slot, bytes) and (score(ends) or 0) * 1000 > now:
-            yield whole(slot.partition(b":")[0])
+            yield slot
+
+
+def _holder(slot: bytes) -> str:
+    """Return the job of a slot, which is `<cost>:<jid>:<token>`; a token has no colon."""
+    return name(slot.partition(b":")[2].rpartition(b":")[0])

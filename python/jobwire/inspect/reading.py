@@ -22,6 +22,7 @@ __all__ = [
     "number",
     "problems",
     "raw",
+    "required",
     "score",
     "text",
     "whole",

@@ -12,10 +12,11 @@ from jobwire.connection.closing import Closing
 from jobwire.connection.sync import SyncRedis
 from jobwire.inspect import activity, batches, limits, locks, processes, progress, sets, summary
 from jobwire.inspect.activity import Activity
+from jobwire.inspect.batches import Batches, BatchMembers
 from jobwire.inspect.entry import Entry, SetName
 from jobwire.inspect.filters import Filter
 from jobwire.inspect.fleet import Fleet, fleet
-from jobwire.inspect.limits import LimitState
+from jobwire.inspect.limits import LimitPage, LimitState
 from jobwire.inspect.locks import Locks, UniqueLock
 from jobwire.inspect.processes import InFlightSummary, ProcessInfo, Recoveries, Work
 from jobwire.inspect.progress import IterationState
@@ -23,7 +24,7 @@ from jobwire.inspect.sets import Action, Progress, Swept
 from jobwire.inspect.summary import Day, QueueSummary, Stats
 from jobwire.inspect.walking import ListWalk, Scan, Walk
 from jobwire.protocol import cancelling, heartbeat, metrics
-from jobwire.protocol.batches import BatchStatus
+from jobwire.protocol.batches import BatchStatus, read_status
 from jobwire.protocol.dead_set import DeadSetLimits
 from jobwire.protocol.iteration import Cancellation
 from jobwire.protocol.keys import Keys
@@ -303,12 +304,29 @@ class Inspector(Closing):
 
     # -- batches
 
-    def batches(self, *, limit: int = 100) -> list[BatchStatus]:
-        """Return batches, the newest first. The server looks at every key. [X-BATCH-1]
+    def batches(self, *, limit: int = 100, examine: int = 100_000) -> Batches:
+        """Return the newest batches of those that are found. [X-BATCH-1]
 
-        `limit` is the maximum number, of those that were found first.
+        Args:
+            limit: Maximum number.
+            examine: Maximum number of keys of the server to examine.
         """
-        return self._run(batches.read(self._keys, limit=limit))
+        return self._run(batches.read(self._keys, limit=limit, examine=examine))
+
+    def batch(self, batch_id: str) -> BatchStatus | None:
+        """Return one batch; None if there is none: 30 days after its last change. [X-BATCH-1]"""
+        return self._run(read_status(self._keys, batch_id))
+
+    def batch_members(self, batch_id: str) -> BatchMembers:
+        """Return the ids of some members of a batch, however many it has. [X-BATCH-2]"""
+        return self._run(batches.members(self._keys, batch_id))
+
+    def cancel_batch(self, batch_id: str) -> bool:
+        """Drop the members that have not begun, and all callbacks. [X-BATCH-7]
+
+        Members that run go on. False if the batch is complete, cancelled or gone.
+        """
+        return self._run(batches.cancel(self._keys, batch_id, now=self._clock()))
 
     # -- limits
 
@@ -318,6 +336,16 @@ class Inspector(Closing):
         `limit` is the maximum number; those that were used last come first into it.
         """
         return self._run(limits.read(self._keys, limit=limit))
+
+    def limit_page(self, *, start: int = 0, count: int = 50, wanted: str = "") -> LimitPage:
+        """Return some limits by name and key, of those that were used last. [X-LIMIT-3]
+
+        Args:
+            start: Position of the first one, from 0.
+            count: Maximum number.
+            wanted: Part of a name, in any case; empty for all.
+        """
+        return self._run(limits.page(self._keys, start=start, count=count, wanted=wanted))
 
     # -- iterable jobs
 

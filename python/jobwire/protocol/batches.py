@@ -5,10 +5,11 @@ Members are sets of ids, not counters, so that a job that ends twice counts once
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal, NamedTuple, TypeAlias
+from typing import Any, Final, Literal, NamedTuple, TypeAlias, cast
 
 import msgspec
 
@@ -39,6 +40,8 @@ __all__ = [
     "script_add",
     "script_end",
     "script_ended",
+    "status_of",
+    "status_steps",
     "time_text",
 ]
 
@@ -258,24 +261,44 @@ def script_ended(keys: Keys, ended: Ended) -> Script:
 
 def read_status(keys: Keys, batch_id: str) -> Op[BatchStatus | None]:
     """Return a batch as it is now; None if there is none. [X-BATCH-1]"""
-    steps: list[Command | Script] = [
+    flat, left, failed = yield Batch(status_steps(keys, batch_id), atomic=True)
+    return status_of(batch_id, flat, left, failed)
+
+
+def status_steps(keys: Keys, batch_id: str) -> list[Command]:
+    """Return the commands that read a batch; their replies are for `status_of`."""
+    return [
         command("HGETALL", keys.batch(batch_id)),
         command("SCARD", keys.batch_open(batch_id)),
         command("SCARD", keys.batch_failed(batch_id)),
     ]
-    flat, left, failed = yield Batch(steps, atomic=True)
+
+
+def status_of(batch_id: str, flat: Sequence[bytes], left: int, failed: int) -> BatchStatus | None:
+    """Return a batch from the replies to `status_steps`; None if there is none."""
     pairs = iter(flat)
-    fields = {name.decode(): value for name, value in zip(pairs, pairs, strict=True)}
+    fields = {
+        name.decode("utf-8", "replace"): value for name, value in zip(pairs, pairs, strict=True)
+    }
     if "state" not in fields:
         return None
     return BatchStatus(
         id=batch_id,
         description=fields.get("description", b"").decode("utf-8", "replace"),
-        state=fields["state"].decode(),
-        created_at=float(fields.get("created_at", 0)),
-        total=int(fields.get("total", 0)),
+        state=cast(BatchState, fields["state"].decode("utf-8", "replace")),
+        created_at=_number(fields.get("created_at")),
+        total=int(_number(fields.get("total"))),
         open=left,
         failed=failed,
         queue=fields.get("queue", b"default").decode("utf-8", "replace"),
         waiting=[name for name in EVENTS if name in fields],
     )
+
+
+def _number(value: bytes | None) -> float:
+    """Return a finite number that another program may have written; 0 for anything else."""
+    try:
+        number = float(value or 0)
+    except ValueError:
+        return 0.0
+    return number if math.isfinite(number) else 0.0

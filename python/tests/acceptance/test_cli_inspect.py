@@ -258,12 +258,33 @@ def test_batches_are_shown(server: Server) -> None:
     with app.batch() as second:
         second.add(work.s())
         second.cancel()
-    server.client().hset("jobwire:batch:other", "x", "y")
+    client: Any = server.client()
+    client.hset("jobwire:batch:other", "x", "y")
     newest, oldest = records(server, "batches")
     assert (newest["id"], newest["state"], newest["open"]) == (second.id, "cancelled", 1)
     assert (oldest["id"], oldest["total"], oldest["waiting"]) == (first.id, 2, ["on_success"])
-    assert run(server, "batches", "-n", "1").stdout.count("\n") == 2
+    assert len(run(server, "batches").stdout.splitlines()) == 3  # the first one names the columns
+    one = run(server, "batches", "-n", "1")
+    assert second.id in one.stdout
+    assert first.id not in one.stdout
+    assert "there may be more batches: use a higher --limit or --examine" in one.stderr
     app.close()
+
+
+def test_batches_are_cancelled(server: Server, client: Any) -> None:
+    """X-BATCH-7: after a question, with a line in the journal; one that has ended stays."""
+    for name, state in (("b", "closed"), ("c", "complete")):
+        client.hset(f"jobwire:batch:{name}", mapping={"state": state, "on_complete": "{}"})
+    client.sadd("jobwire:batch:b:open", "1", "2")
+    asked = run(server, "cancel-batch", "b", status=2)
+    assert "Cancel 1 batch with 2 open members?" in asked.stderr
+    ended = run(server, "cancel-batch", "b", "c", "-y", status=1)
+    assert ended.stdout == "cancelled b\n"
+    assert "c is not a batch that has not ended; 'jobwire inspect batches'" in ended.stderr
+    assert client.hgetall("jobwire:batch:b") == {b"state": b"cancelled"}
+    assert client.hget("jobwire:batch:c", "state") == b"complete"
+    with Operations(server.url) as operations:
+        assert [one.target for one in operations.journal()] == ["batch b"]
 
 
 def test_limits_are_shown(server: Server, client: Any) -> None:

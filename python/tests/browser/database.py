@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import time
 import warnings
+from typing import Any
 
 from harness.servers import Server, wait_until
 from jobwire import Client
@@ -47,8 +49,27 @@ def fill(server: Server, workers: Workers) -> WorkerProcess:
     client.sadd("jobwire:paused", "low")
     _schedule(server)
     client.set(f"jobwire:unique:{'a' * 64}", DIED, ex=3600)
+    _limits_and_batches(client)
     client.hset(f"it-{RETRIED}", mapping={"ex": 1, "c": "7", "rt": "1.5"})
     return second
+
+
+def _limits_and_batches(client: Any) -> None:
+    """Write a limit with every slot taken, a rate with a next start, and batches in each state."""
+    now = time.time()
+    slots = {"name": "mail-api", "key": "", "at_once": 2}
+    rate = {"name": "partner", "key": "[7]", "rate": 100, "per": 60, "burst": 10}
+    client.zadd("jobwire:limits", {json.dumps(one): now * 1000 for one in (slots, rate)})
+    lease = (now + 3600) * 1000
+    client.zadd("jobwire:limit:mail-api:held", {f"1:{RETRIED}:x": lease, f"1:{DIED}:y": lease})
+    client.zadd("jobwire:limit:mail-api:line", {LATER: 1})
+    client.set("jobwire:limit:partner:[7]:full", f"{(now + 3600) * 1e6:.0f}")
+    for number, state in enumerate(("open", "closed", "complete", "cancelled")):
+        batch = {"state": state, "total": 3000, "queue": "mails", "created_at": now - number}
+        batch |= {"description": f"album {number}", "on_success": "{}"}
+        client.hset(f"jobwire:batch:{number}", mapping=batch)
+        client.sadd(f"jobwire:batch:{number}:failed", DIED)
+    client.sadd("jobwire:batch:1:open", RETRIED, *(f"{n:024x}" for n in range(2000)))
 
 
 def _schedule(server: Server) -> None:

@@ -101,6 +101,13 @@ def test_every_act_by_its_button(
     told(page, "is released")
     assert not client.keys("jobwire:unique:*")
 
+    page.goto(f"{site}/batches")
+    page.get_by_role("link", name="1", exact=True).click()
+    page.get_by_text("Cancel…").click()
+    page.get_by_role("button", name="Cancel this batch").click()
+    told(page, "batch 1 is cancelled")
+    assert client.hget("jobwire:batch:1", "state") == b"cancelled"
+
     page.goto(f"{site}/periodic")
     press(page, "Enable rates")
     told(page, "rates is enabled")

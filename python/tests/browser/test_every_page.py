@@ -26,6 +26,7 @@ SAMPLES = {
     "/dead/{key:path}": [f"/dead/{samples.AT!r}-{database.DIED}", f"/dead/{samples.AT + 1!r}-"],
     "/unreadable/{key:path}": [f"/unreadable/{samples.AT!r}-"],
     "/jobs/{jid:path}": [f"/jobs/{database.LATER}", f"/jobs/{database.RETRIED}"],
+    "/batches/{id:path}": ["/batches/1"],
     "/classes/{name:path}": ["/classes/Note"],
     "/periodic/{name:path}": ["/periodic/nightly", "/periodic/odd"],
     "/search": ["/search?q=InvoiceJob"],

@@ -8,10 +8,12 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
+from starlette.testclient import TestClient
 
 from harness.servers import Reaper, Server, wait_until
 from jobwire import (
@@ -28,6 +30,7 @@ from jobwire import (
 )
 from jobwire.application.config import FetchMode
 from jobwire.errors import ConfigError, MaybeWritten, NoReply, RedisUnreachable
+from jobwire.inspect import AsyncInspector
 from jobwire.inspect.sets import sweep_queue
 from jobwire.ops import Operations
 from jobwire.protocol.batches import batch_of, member_in, script_end
@@ -37,6 +40,7 @@ from jobwire.protocol.outcome import DONE, ending
 from jobwire.protocol.payload import decode
 from jobwire.protocol.pushing import push_members
 from jobwire.protocol.wire import Confirm, Op
+from jobwire.web import Visitor, WebApp
 from tests.workers import Workers, running
 
 FETCH = pytest.mark.parametrize("fetch", ["reliable", "basic"])
@@ -603,3 +607,43 @@ def test_a_namespace(server: Server) -> None:
     assert {f"x:jobwire:batch:{batch.id}", f"x:jobwire:batch:{batch.id}:open"} <= keys
     assert all(key.startswith("x:") for key in keys)
     app.close()
+
+
+def test_people_see_a_large_batch(server: Server) -> None:
+    """X-BATCH-1, X-BATCH-2: its numbers, and some members of 100,000; odd keys are left out."""
+    client: Any = server.client()
+    client.hset("jobwire:batch:b", mapping={"state": "closed", "total": 100_002, "queue": "q"})
+    for start in range(0, 100_000, 10_000):
+        members = [f"{number:024x}" for number in range(start, start + 10_000)]
+        client.sadd("jobwire:batch:b:open", *members)
+    client.sadd("jobwire:batch:b:failed", "lost")
+    client.hset("jobwire:batch:odd", mapping={"state": b"\xff", "total": "x", "created_at": "nan"})
+    client.hset("jobwire:batch:none", "queue", "q")
+    client.set("jobwire:batch:wrong:open", "x")
+    client.hset("jobwire:batch:wrong", "state", "open")
+    app = WebApp(server.url, authorize=lambda _: Visitor("ada", "admin"))
+    with Inspector(server.url) as inspector, closing(app), TestClient(app) as pages:
+        read = inspector.batches()
+        assert read.complete
+        assert [(one.id, one.total) for one in read.batches] == [("b", 100_002), ("odd", 0)]
+        assert not inspector.batches(limit=1).complete
+        some = inspector.batch_members("b")
+        assert (len(some.open), list(some.failed)) == (100, ["lost"])
+        assert "2 of 100,002" in pages.get("/batches").text
+        one = pages.get("/batches/b").text
+        assert f'href="/jobs/{some.open[0]}"' in one
+        assert "100 of 100,000" in one
+        assert "Cancel this batch" in one
+        assert pages.get("/batches/gone").status_code == 404
+        assert inspector.cancel_batch("b")
+        assert not inspector.cancel_batch("b")
+        assert not inspector.cancel_batch("gone")
+        assert "Cancel this batch" not in pages.get("/batches/b").text
+
+    async def main() -> None:
+        async with AsyncInspector(server.url) as inspector:
+            status = await inspector.batch("b")
+            assert status is not None
+            assert (status.state, status.open, status.failed) == ("cancelled", 100_000, 1)
+
+    asyncio.run(main())

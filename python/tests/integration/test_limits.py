@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+from starlette.testclient import TestClient
 
 from harness.servers import Reaper, Server, wait_until
 from jobwire import App, InvalidJob, Limit, Snooze, testing
 from jobwire.errors import ConfigError
+from jobwire.inspect import AsyncInspector, Inspector
 from jobwire.protocol.limits import LimitOfJob, limit_of
+from jobwire.web import Visitor, WebApp, hide_arguments
 from tests.integration.payloads import push_job
 from tests.workers import Workers, brisk, running
 
@@ -545,3 +549,52 @@ def test_only_a_limit_is_a_limit() -> None:
         app.job(name="Call", limit=5)(lambda: None)  # type: ignore[call-overload]
     with pytest.raises(ConfigError, match="limit by 'user' is not a parameter"):
         app.job(name="Call", limit=Limit("api", at_once=1, by=["user"]))(lambda: None)
+
+
+def test_people_see_who_has_the_slots_of_many_limits(server: Server) -> None:
+    """X-LIMIT-3: a page of 1,000 limits by name, with the jobs that have slots; odd data is left
+    out.
+    """
+    client: Any = server.client()
+    now = time.time()
+    limits = [LimitOfJob(f"l{number:04}", at_once=3) for number in range(1_000)]
+    client.zadd("jobwire:limits", {limit.text(): now for limit in limits} | {b"[": now})
+    ends = now * 1000 + 60_000
+    slots = {"1:first:t": ends, "1:a:b:t": ends, "1:ended:t": now * 1000 - 1000}
+    client.zadd("jobwire:limit:l0500:held", slots)
+    with Inspector(server.url) as inspector:
+        page = inspector.limit_page(start=499, count=3)
+        assert (page.total, page.complete) == (1_000, True)
+        assert [one.name for one in page.limits] == ["l0499", "l0500", "l0501"]
+        shown = page.limits[1]
+        assert (shown.in_use, sorted(shown.holders), shown.free_in) == (2, ["a:b", "first"], 0)
+        (found,) = inspector.limit_page(wanted="L0042").limits
+        assert found.name == "l0042"
+        more = {LimitOfJob(f"m{number}", at_once=3).text(): now for number in range(5_000)}
+        client.zadd("jobwire:limits", more)
+        assert not inspector.limit_page().complete
+
+    async def main() -> None:
+        async with AsyncInspector(server.url) as inspector:
+            assert (await inspector.limit_page(wanted="m1")).total == 1_111
+
+    asyncio.run(main())
+
+
+def test_the_page_of_limits(server: Server) -> None:
+    """X-LIMIT-3: with its jobs and next start; a redaction hides the key, which has arguments."""
+    client: Any = server.client()
+    now = time.time()
+    slots, rate = LimitOfJob("api", at_once=1), LimitOfJob("rows", '["ada"]', rate=1, burst=1)
+    client.zadd("jobwire:limits", {slots.text(): now, rate.text(): now})
+    client.zadd("jobwire:limit:api:held", {"1:abc:t": now * 1000 + 60_000})
+    client.set('jobwire:limit:rows:["ada"]:full', f"{(now + 3600) * 1e6:.0f}")
+    for redact, key in ((None, True), (hide_arguments, False), (lambda _, fields: fields, False)):
+        app = WebApp(server.url, authorize=lambda _: Visitor("ada", "viewer"), redact=redact)
+        with closing(app), TestClient(app) as pages:
+            text = pages.get("/limits").text
+            assert 'href="/jobs/abc"' in text
+            assert "when a job ends" in text
+            assert "in 59 min" in text or "in 1 h" in text
+            assert ("ada&#34;]" in text) == key
+            assert "api" not in pages.get("/limits?name=ROW").text.partition("<table>")[2]

@@ -256,6 +256,32 @@ def unlock(digests: tuple[str, ...], url: str | None, namespace: str | None) -> 
     return not_found(missing, "a lock; 'jobwire inspect unique' shows the locks")
 
 
+@click.command("cancel-batch")
+@click.argument("batch_ids", metavar="BATCH...", nargs=-1, required=True)
+@yes_option
+@change_options
+def cancel_batch(
+    batch_ids: tuple[str, ...], yes: bool, url: str | None, namespace: str | None
+) -> int:
+    """Cancel batches: drop their members that have not begun, and all their callbacks.
+
+    Members that run go on. The jobs cannot be put back.
+    """
+    missing = []
+    with operating(url, namespace) as operations:
+        statuses = [operations.inspector.batch(one) for one in batch_ids]
+        members = sum(status.open for status in statuses if status)
+        question = f"Cancel {counted(len(batch_ids), 'batch')} with {members:,} open members?"
+        if not agreed(question, yes):
+            return EXIT_NOT_FOUND
+        for batch_id in batch_ids:
+            if operations.cancel_batch(batch_id):
+                click.echo(f"cancelled {visible(batch_id)}")
+            else:
+                missing.append(batch_id)
+    return not_found(missing, "a batch that has not ended; 'jobwire inspect batches' shows them")
+
+
 def _signal_command(command: str, text: str) -> click.Command:
     @click.command(command, help=text)
     @click.argument("identities", metavar="[PROCESS]...", nargs=-1)
@@ -324,6 +350,7 @@ COMMANDS = [
     unpause,
     unpark,
     unlock,
+    cancel_batch,
     *_SIGNAL_COMMANDS,
     cancel,
     mark_deploy,

@@ -216,10 +216,17 @@ def unique(limit: int, examine: int, **how: Any) -> int:
     show_default=True,
     help="Show at most this many.",
 )
+@click.option(
+    "--examine",
+    type=click.IntRange(min=1),
+    default=100_000,
+    show_default=True,
+    help="Examine at most this many keys for batches.",
+)
 @view_options
-def batches(limit: int, **how: Any) -> int:
+def batches(limit: int, examine: int, **how: Any) -> int:
     """Show batches, the newest first."""
-    return view(lambda inspector: views.batches(inspector, limit), **how)
+    return view(lambda inspector: views.batches(inspector, limit, examine), **how)
 
 
 @click.command()

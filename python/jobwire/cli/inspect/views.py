@@ -363,8 +363,10 @@ def _lock_record(lock: UniqueLock, now: float) -> dict[str, Any]:
     }
 
 
-def batches(inspector: Inspector, limit: int) -> Table:
+def batches(inspector: Inspector, limit: int, examine: int) -> Table:
     """Show batches."""
+    read = inspector.batches(limit=limit, examine=examine)
+    more = "there may be more batches: use a higher --limit or --examine"
     return Table(
         "Batches",
         [
@@ -376,7 +378,7 @@ def batches(inspector: Inspector, limit: int) -> Table:
             Column("created"),
             Column("description", grow=True),
         ],
-        inspector.batches(limit=limit),
+        read.batches,
         lambda status: (
             clean(status.id),
             clean(status.state),
@@ -387,6 +389,7 @@ def batches(inspector: Inspector, limit: int) -> Table:
             clean(status.description),
         ),
         plain,
+        problems=() if read.complete else (more,),
         empty="none",
     )
 

@@ -508,6 +508,11 @@ class Operations:
         with self._withdrawn_if_refused(self._write("cancel", jid, 1)):
             return self.inspector.cancel(jid)
 
+    def cancel_batch(self, batch_id: str) -> bool:
+        """Drop the members of a batch that have not begun; see `Inspector.cancel_batch`."""
+        target = f"batch {batch_id}"
+        return self._act("cancel_batch", target, lambda: self.inspector.cancel_batch(batch_id))
+
     def mark_deploy(self, label: str) -> bool:
         """Mark a deployment for the charts; False if it was within the last minute."""
         return self._act("mark_deploy", label, lambda: self.inspector.mark_deploy(label))

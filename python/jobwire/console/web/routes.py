@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from starlette.responses import Response
 
+from jobwire.console.web.actions import batches as on_batches
 from jobwire.console.web.actions import bulk as on_many
 from jobwire.console.web.actions import deployments as on_deployments
 from jobwire.console.web.actions import entries as on_entries
@@ -19,6 +20,7 @@ from jobwire.console.web.actions import queues as on_queues
 from jobwire.console.web.actions import undo as on_deletions
 from jobwire.console.web.context import Page, Redirect, RequestContext
 from jobwire.console.web.pages import (
+    batches,
     bulk,
     busy,
     changes,
@@ -30,6 +32,7 @@ from jobwire.console.web.pages import (
     iterations,
     job,
     journal,
+    limits,
     locks,
     overview,
     periodic,
@@ -100,6 +103,9 @@ PAGES: Sequence[Address] = (
     Address("/classes/{name:path}", classes.show),
     Address("/iterations", iterations.show),
     Address("/locks", locks.show),
+    Address("/limits", limits.show),
+    Address("/batches", batches.show_all),
+    Address("/batches/{id:path}", batches.show),
     Address("/periodic", periodic.show_all),
     Address("/periodic/{name:path}", periodic.show),
     Address("/search", search.show),
@@ -128,6 +134,7 @@ ACTIONS: Sequence[Action] = (
     Action("dump", on_processes.signal("dump")),
     Action("cancel", on_iterations.cancel),
     Action("unlock", on_locks.unlock),
+    Action("cancel_batch", on_batches.cancel),
     Action("mark_deploy", on_deployments.mark),
     Action("enable_periodic", on_periodic.enable),
     Action("disable_periodic", on_periodic.disable),
@@ -144,6 +151,8 @@ MENU: Sequence[MenuItem] = (
     MenuItem("busy", "Busy", lambda fleet: sum(process.busy for process in fleet.processes)),
     MenuItem("held", "Fetched"),
     MenuItem("iterations", "Iterations"),
+    MenuItem("batches", "Batches"),
+    MenuItem("limits", "Limits"),
     MenuItem("locks", "Locks"),
     MenuItem("periodic", "Periodic"),
     MenuItem("retries", "Retries", lambda fleet: fleet.sets["retry"], begins=True),

@@ -35,6 +35,8 @@ def prepare(client: Any) -> None:
     client.lpush("queue:q", payload("q"))
     client.zadd("jobwire:parked", {payload("parked"): 1})
     client.set(f"jobwire:unique:{'a' * 64}", "q")
+    client.hset("jobwire:batch:b", mapping={"state": "closed", "total": 1, "queue": "q"})
+    client.sadd("jobwire:batch:b:open", "q")
     client.sadd("queues", "q")
     client.sadd("processes", IDENTITY)
     client.hset(IDENTITY, mapping={"info": '{"queues":["q"]}', "busy": 0, "beat": NOW})
@@ -67,6 +69,7 @@ CALLS: dict[Action, Callable[[Operations], Any]] = {
     "undo": lambda ops: ops.undo(ops.acting_for("x", "admin").delete(first(ops)).undo),
     "clear": lambda ops: ops.clear("retry"),
     "stop": lambda ops: ops.stop(IDENTITY),
+    "cancel_batch": lambda ops: ops.cancel_batch("b"),
     "enable_periodic": lambda ops: ops.periodic().enable(entry(ops, "halted")),
     "disable_periodic": lambda ops: ops.periodic().disable(entry(ops, "nightly")),
     "enqueue_periodic": lambda ops: ops.periodic().enqueue(entry(ops, "nightly")),

@@ -154,8 +154,9 @@ STEPS: dict[Action, Step] = {
     "enqueue_periodic": periodic("nightly", "a"),
     "remove_periodic": periodic("nightly", "x", "y"),
 }
-# A schedule comes from a file or an application; parked jobs and locks have no screen.
-NO_KEYS = {"load_periodic", "migrate_periodic", "unpark", "unlock"}
+# A schedule comes from a file or an application; parked jobs, locks and batches have no
+# screen.
+NO_KEYS = {"load_periodic", "migrate_periodic", "unpark", "unlock", "cancel_batch"}
 
 
 # Actions that share the key of another one.

@@ -95,6 +95,8 @@ def world(server: Server, app: WebApp) -> threading.Event:
     client.hset("it-walk", mapping={"ex": 1, "c": "7", "rt": "1.5"})
     client.sadd("queues", "paused")
     client.set(f"jobwire:unique:{'a' * 64}", "q1", ex=60)
+    client.hset("jobwire:batch:b", mapping={"state": "closed", "total": 1, "queue": "q"})
+    client.sadd("jobwire:batch:b:open", "q1")
     with PeriodicJobs(server.url) as jobs:
         for name in ("nightly", "halted"):
             jobs.save(PeriodicEntry(name=name, cron="0 3 * * *", job="A"))
