@@ -13,7 +13,7 @@ from jobwire.protocol.batches import BatchStatus, Membership
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.wire import ErrorReply, Op, command
 
-__all__ = ["BatchMembers", "Batches", "cancel", "members", "read"]
+__all__ = ["BatchMembers", "Batches", "cancel", "members", "of_job", "read"]
 
 T = TypeVar("T")
 KEYS_PER_SCAN = 1_000
@@ -75,6 +75,14 @@ def read(keys: Keys, *, limit: int, examine: int) -> Op[Batches]:
             if not any(_is_of_another_type(reply) for reply in three):
                 statuses += filter(None, [batches.status_of(one, *map(required, three))])
     return Batches(statuses, not whole(cursor) and len(found) <= limit)
+
+
+def of_job(keys: Keys, batch_id: str) -> Op[BatchStatus | None]:
+    """Return a batch; None if there is none, or if the user may not read it."""
+    replies = yield from ask(batches.status_steps(keys, batch_id))
+    if any(isinstance(reply, ErrorReply) for reply in replies):
+        return None
+    return batches.status_of(batch_id, *replies)
 
 
 def members(keys: Keys, batch_id: str) -> Op[BatchMembers]:

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 import msgspec
 
-from jobwire.inspect.reading import ask, items, name, score, whole
+from jobwire.inspect.reading import ask, items, name, raw, score, whole
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.limits import LimitOfJob, limit_of
 from jobwire.protocol.wire import Command, Op, command
 
-__all__ = ["LimitPage", "LimitState", "page", "read"]
+__all__ = ["JobLimit", "LimitPage", "LimitState", "of_job", "page", "read"]
 
 BATCH_SIZE = 500  # limits of one round trip
 MAX_SORTED = 5_000  # limits among which a page is chosen, those that were used last
@@ -65,6 +65,43 @@ class LimitPage:
     complete: bool
 
 
+@dataclass(frozen=True, slots=True)
+class JobLimit:
+    """The limit of one job, and its place there.
+
+    Attributes:
+        limit: The limit.
+        has_slot: True if the job has a slot, or one is kept for it.
+        ahead: Number of jobs that wait before it; None if it does not wait.
+        starts_in: Of a job that waits for a rate, the seconds until it may start.
+    """
+
+    limit: LimitState
+    has_slot: bool
+    ahead: int | None
+    starts_in: float | None
+
+
+def of_job(keys: Keys, limit: LimitOfJob, jid: str) -> Op[JobLimit]:
+    """Return the limit of a job."""
+    line = keys.limit(limit.ident, "line")
+    time, used, waiting, ahead, place = yield from ask(
+        [
+            *(command("TIME"), *_reads(keys, limit)),
+            *(command("ZRANK", line, raw(jid)), command("ZMSCORE", line, raw(jid))),
+        ]
+    )
+    now = _micros(time)
+    state, slots = _state(limit, used, whole(waiting), now), _taken(items(used), now)
+    at = score(next(iter(items(place)), None))
+    return JobLimit(
+        limit=state,
+        has_slot=bool(limit.at_once) and jid in map(_holder, slots),
+        ahead=ahead if isinstance(ahead, int) else None,
+        starts_in=None if at is None or limit.at_once else max(at - now, 0) / 1e6,
+    )
+
+
 def read(keys: Keys, *, limit: int) -> Op[list[LimitState]]:
     """Return limits by name and key; at most `limit`, those that were used last."""
     described = yield from _described(keys, limit)
@@ -100,11 +137,16 @@ def _states(keys: Keys, described: Sequence[LimitOfJob]) -> Op[list[LimitState]]
         part = described[start : start + BATCH_SIZE]
         steps = [step for one in part for step in _reads(keys, one)]
         time, *replies = yield from ask([command("TIME"), *steps])
-        seconds, micros = map(whole, items(time))
-        now = seconds * 1_000_000 + micros
+        now = _micros(time)
         pairs = zip(part, replies[::2], replies[1::2], strict=True)
         states += (_state(one, used, whole(line), now) for one, used, line in pairs)
     return sorted(states, key=lambda state: (state.name, state.key))
+
+
+def _micros(reply: object) -> int:
+    """Return the time of the server in microseconds; 0 if it may not be asked for."""
+    seconds, micros = map(whole, items(reply) or (0, 0))
+    return seconds * 1_000_000 + micros
 
 
 def _limit(text: object) -> LimitOfJob | None:

@@ -10,6 +10,7 @@ from jobwire.console.ops.locate import JobFacts, Whereabouts
 from jobwire.inspect.entry import Entry
 from jobwire.inspect.processes import ProcessInfo
 from jobwire.inspect.reading import text
+from jobwire.protocol.batches import BATCH, membership
 from jobwire.protocol.heartbeat import BEAT_INTERVAL_S, LEASE_S
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.unique import UNIQUE, lock_of
@@ -69,6 +70,7 @@ def _reasons(facts: JobFacts) -> Iterator[Reason]:
     if not facts.places:
         yield from _not_found(facts)
         return
+    yield from _limit(facts)
     running = {one.identity for one in facts.places if one.place == "running"}
     for one in facts.places:
         match one.place:
@@ -86,6 +88,7 @@ def _reasons(facts: JobFacts) -> Iterator[Reason]:
             case _:
                 yield from _queued(one, facts)
     yield from _lock(facts)
+    yield from _batch(facts)
     outside = [one for one in facts.places if one.place not in ("held", "running")]
     if len(outside) > 1 or (outside and len(outside) < len(facts.places)):
         named = ", ".join(dict.fromkeys(visible(text(one.place)) for one in facts.places))
@@ -232,7 +235,9 @@ def _waiting_for_its_time(one: Whereabouts, facts: JobFacts) -> Iterator[Reason]
     kind = "retry" if one.place == "retry" else "scheduled job"
     if one.place == "retry":
         yield from _last_failure(one.job)
-    if due > facts.now:
+    if one.place == "schedule" and facts.limit and facts.limit.ahead is not None:
+        pass  # the limit decides when it runs, and is the first reason
+    elif due > facts.now:
         yield Reason(
             "not-due",
             f"It is a {kind} and is due in {due - facts.now:,.0f} s.",
@@ -423,6 +428,63 @@ def _not_found(facts: JobFacts) -> Iterator[Reason]:
             "not-found",
             "No place has a job with this id: it has ended, was deleted, or was never pushed here.",
             "check the id, the server and the namespace; 'jobwire journal' shows deletions",
+        )
+
+
+def _limit(facts: JobFacts) -> Iterator[Reason]:
+    """Yield what the limit of a job does."""
+    one = facts.limit
+    if one is None or any(place.place in ("dead", "running") for place in facts.places):
+        return
+    limit, name = one.limit, visible(one.limit.name)
+    look = "'jobwire inspect limits' shows the limit"
+    if one.has_slot:
+        yield Reason("has-slot", f"It has a slot of limit {name}.")
+    elif one.starts_in is not None:
+        yield Reason(
+            "waits-for-limit",
+            f"It waits for limit {name}, which lets {limit.rate:g} jobs start in {limit.per:g} s; "
+            f"it may start in {one.starts_in:,.1f} s.",
+            f"wait; {look}",
+        )
+    elif one.ahead is not None:
+        ahead = f", and {counted(one.ahead, 'job')} waits before it" if one.ahead == 1 else ""
+        if one.ahead > 1:
+            ahead = f", and {counted(one.ahead, 'job')} wait before it"
+        has = "have" if len(limit.holders) > 1 else "has"
+        held = f" {_list(limit.holders)} {has} slots." if limit.holders else ""
+        yield Reason(
+            "waits-for-limit",
+            f"It waits for limit {name}: {limit.in_use:,} of {limit.at_once:,} slots are taken"
+            f"{ahead}.{held}",
+            f"wait until a job with a slot ends; {look}",
+        )
+    elif limit.free_in != 0:
+        when = "" if limit.free_in is None else f" for {limit.free_in:,.1f} s"
+        yield Reason(
+            "limit-reached",
+            f"Limit {name} is reached, so it must wait{when} when a worker takes it.",
+        )
+
+
+def _batch(facts: JobFacts) -> Iterator[Reason]:
+    """Yield the batch of a job."""
+    batch = facts.batch
+    if batch is None:
+        return
+    name, fields = visible(batch.id), facts.places[0].job.fields
+    if membership(fields.get(BATCH)) is None:
+        yield Reason("batch-callback", f"It is a callback of batch {name}.")
+    elif batch.state == "cancelled":
+        yield Reason(
+            "batch-cancelled", f"Its batch {name} is cancelled, so a worker that takes it drops it."
+        )
+    else:
+        yield Reason(
+            "batch-member",
+            f"It is a member of batch {name}, which is {visible(batch.state)}: {batch.open:,} of "
+            f"{counted(batch.total, 'member')} {'is' if batch.open == 1 else 'are'} open, "
+            f"{batch.failed:,} failed.",
         )
 
 

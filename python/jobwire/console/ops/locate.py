@@ -11,16 +11,19 @@ from dataclasses import dataclass
 from typing import Any
 
 from jobwire.console.ops.selection import SETS, place_size
-from jobwire.inspect import locks, progress
+from jobwire.inspect import batches, limits, locks, progress
 from jobwire.inspect import processes as process_reading
 from jobwire.inspect.entry import QUEUE, Entry, SetName, entry
+from jobwire.inspect.limits import JobLimit
 from jobwire.inspect.locks import UniqueLock
 from jobwire.inspect.processes import ProcessInfo, private_owners
 from jobwire.inspect.progress import IterationState
 from jobwire.inspect.reading import ask, items, name, raw, score, text, whole
 from jobwire.inspect.sets import find_in_set, set_key
 from jobwire.inspect.summary import members
+from jobwire.protocol.batches import BatchStatus, batch_of
 from jobwire.protocol.keys import Keys
+from jobwire.protocol.limits import LIMIT, limit_of
 from jobwire.protocol.reliable import private_queue
 from jobwire.protocol.unique import UNIQUE, lock_of
 from jobwire.protocol.wire import ErrorReply, Op, command
@@ -90,6 +93,8 @@ class JobFacts:
         iteration: Its state, if it is an iterable job that has begun.
         cut_queues: Names of queues and sets too long to examine as a whole.
         lock: The lock of its key, if it is a unique job and some job has the lock.
+        limit: Its limit, if it has one.
+        batch: Its batch, if it is a member or a callback of one that exists.
     """
 
     jid: str
@@ -101,6 +106,8 @@ class JobFacts:
     iteration: IterationState | None = None
     cut_queues: Sequence[str] = ()
     lock: UniqueLock | None = None
+    limit: JobLimit | None = None
+    batch: BatchStatus | None = None
 
 
 def collect(
@@ -157,6 +164,8 @@ def collect(
     facts = yield from _queue_facts(keys, sorted(wanted), {*names})
     described = next(filter(None, (lock_of(one.job.fields.get(UNIQUE)) for one in places)), None)
     held = yield from locks.locks_of(keys, [described.digest] if described else [])
+    limited = next(filter(None, (limit_of(one.job.fields.get(LIMIT)) for one in places)), None)
+    member = next(filter(None, (batch_of(one.job.fields) for one in places)), None)
     leases = yield from _leases(keys, {one.identity for one in registered} | {*_owners(places)})
     return JobFacts(
         jid=jid,
@@ -168,6 +177,8 @@ def collect(
         iteration=next(iter(states), None),
         cut_queues=cut,
         lock=next(iter(held), None),
+        limit=(yield from limits.of_job(keys, limited, jid)) if limited else None,
+        batch=(yield from batches.of_job(keys, member.batch)) if member else None,
     )
 
 

@@ -183,3 +183,62 @@ def test_odd_heartbeats_are_no_error(operations: Operations, client: Any) -> Non
     assert "process-unreadable" in {one.code for one in findings}
     for one in findings:
         assert one.sentence.isprintable()
+
+
+def limited(jid: str, **limit: Any) -> bytes:
+    return payload(jid, jw_limit={"name": "api", **limit})
+
+
+def test_the_limit_of_a_job(operations: Operations, client: Any) -> None:
+    """X-LIMIT-3, X-LIMIT-9: the job that waits, that has a slot, and that comes too late."""
+    register(client, IDENTITY, "default")
+    client.sadd("queues", "default")
+    client.lpush("queue:default", limited("third", at_once=2), limited("has", at_once=2))
+    waiting = {limited(jid, at_once=2): time.time() + 300 for jid in ("first", "second")}
+    client.zadd("schedule", waiting)
+
+    def sentences(jid: str) -> list[str]:
+        reasons = operations.explain(jid).reasons
+        return [one.sentence for one in reasons if "limit" in one.code or "slot" in one.code]
+
+    assert sentences("first") == []
+    ends = time.time() * 1000 + 60_000
+    client.zadd("jobwire:limit:api:held", {"1:has:t": ends, "1:x:": ends, "1:y:t": 5})
+    client.zadd("jobwire:limit:api:line", {"first": 1, "second": 2})
+    assert codes(operations, "first") == ["waits-for-limit"]
+    slots = "It waits for limit api: 2 of 2 slots are taken"
+    assert sentences("first") == [f"{slots}. has, x have slots."]
+    assert sentences("second") == [f"{slots}, and 1 job waits before it. has, x have slots."]
+    assert sentences("third") == ["Limit api is reached, so it must wait when a worker takes it."]
+    assert sentences("has") == ["It has a slot of limit api."]
+
+    rate = {"rate": 2, "per": 60, "burst": 1}
+    client.zadd("schedule", {limited("late", **rate): time.time() + 90})
+    client.lpush("queue:default", limited("comes", **rate))
+    client.set("jobwire:limit:api:full", f"{(time.time() + 90) * 1e6:.0f}")
+    client.zadd("jobwire:limit:api:line", {"late": (time.time() + 90) * 1e6})
+    (late,) = sentences("late")
+    assert late.startswith("It waits for limit api, which lets 2 jobs start in 60 s; it may start")
+    (comes,) = sentences("comes")
+    assert comes.startswith("Limit api is reached, so it must wait for ")
+
+
+def test_the_batch_of_a_job(operations: Operations, client: Any) -> None:
+    """X-BATCH-2: of a member, of a callback, of a batch that is cancelled or gone."""
+    batch = {"id": "b", "queue": "q"}
+    client.lpush("queue:q", payload("m", jw_batch=batch), payload("c", jw_callback=batch))
+    client.sadd("queues", "q")
+
+    def sentences(jid: str) -> list[str]:
+        reasons = operations.explain(jid).reasons
+        return [one.sentence for one in reasons if "batch" in one.code]
+
+    assert sentences("m") == []
+    client.hset("jobwire:batch:b", mapping={"state": "closed", "total": 3})
+    client.sadd("jobwire:batch:b:open", "m", "n")
+    assert sentences("m") == [
+        "It is a member of batch b, which is closed: 2 of 3 members are open, 0 failed."
+    ]
+    assert sentences("c") == ["It is a callback of batch b."]
+    client.hset("jobwire:batch:b", "state", "cancelled")
+    assert sentences("m") == ["Its batch b is cancelled, so a worker that takes it drops it."]
