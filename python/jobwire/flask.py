@@ -22,7 +22,7 @@ __all__ = ["Jobs"]
 
 
 class Jobs:
-    """The extension. Each job runs in an app context, also outside of its middleware.
+    """The extension. Each job runs in an app context, also outside its middleware.
 
     `JOBWIRE_REDIS_URL` in Flask's configuration is the URL of Redis.
 

@@ -303,7 +303,7 @@ def keep_both() -> None:
 
 
 def write_progress_apart() -> None:
-    """Write progress before each heartbeat, outside of its transaction. [X-PROG-4]"""
+    """Write progress before each heartbeat, outside its transaction. [X-PROG-4]"""
     beat = heartbeat.beat
 
     def beat_later(keys: Any, *given: Any, **options: Any) -> Any:

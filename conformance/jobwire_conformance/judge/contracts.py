@@ -18,6 +18,7 @@ _NOW_OR_NEVER = rf"{_NOW}|inf"
 _TEXT = ".+"
 _BYTES = ".*"
 _QUEUE = "queue:.+"
+_SET = "schedule|retry|jobwire:parked"
 _PRIVATE = "jobwire:private:.+"
 _RETURNED = ("jobwire:returned", "jobwire:returned_at")
 _DATE = r"\d{4}-\d\d-\d\d"
@@ -46,7 +47,7 @@ _CONTRACTS = {
     "done": _Contract((_PRIVATE, *_COUNTED), (_DIGITS, _FLAG, _FLAG), (), (_FIELD,)),
     "finish": _Contract(
         (
-            *(_PRIVATE, f"retry|schedule|dead|jobwire:unreadable|{_QUEUE}", *_COUNTED),
+            *(_PRIVATE, f"{_SET}|dead|jobwire:unreadable|{_QUEUE}", *_COUNTED),
             *("queues", "jobwire:stat:expired", "jobwire:cancelled"),
         ),
         (_DIGITS, "|executed|failed|expired", _FLAG, _BYTES, rf"|{_TIME}", r"\d*", "3|7|13"),
@@ -71,9 +72,7 @@ _CONTRACTS = {
         (_FIELD, _DIGITS),
     ),
     "forget": _Contract(_RETURNED, (_TIME, _DIGITS)),
-    "promote": _Contract(
-        ("schedule|retry", "queues"), (), (_QUEUE,), (_BYTES, _DIGITS, _TEXT, _BYTES)
-    ),
+    "promote": _Contract((_SET, "queues"), (), (_QUEUE,), (_BYTES, _DIGITS, _TEXT, _BYTES)),
     "kill_due": _Contract(
         ("schedule|retry", "dead|jobwire:unreadable"), (_NOW, _TIME, _DIGITS), (), (_BYTES,)
     ),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from jobwire.protocol.batches import Ended
 from jobwire.protocol.dead_set import DeadSetLimits
+from jobwire.protocol.foreign import park
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.outcome import NextJob, Outcome
 from jobwire.protocol.reliable import script_done, script_fetch, script_finish
@@ -32,12 +33,14 @@ CALLS = [
             (Outcome("retry", b"{}\n", 1_795_192_067.25, "failed"), None),
             (Outcome("queue", b"{}", counted=""), None),
             (Outcome("unreadable", b"[", counted=""), DeadSetLimits(1_795_192_067.25)),
+            (park(KEYS, b"{}", "bid", 1_795_192_067.25), None),
             (Outcome(cancelled="j"), None),
             (Outcome(counted="expired", result=ResultToStore("j", 60, b"{}")), None),
             (Outcome(next=NextJob("c:d", b"{}"), unlocks=("a" * 64, "j")), None),
             (Outcome(ended=Ended("b-1", "c:d", "j", "done", "1795192067000")), None),
         ]
     ),
+    Script("promote", [KEYS.parked, KEYS.queues, KEYS.queue("a")], [b"{}", 1, "a", b"{}"]),
 ]
 
 
