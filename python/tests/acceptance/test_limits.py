@@ -108,15 +108,22 @@ def test_the_supervisor_ends_a_process_that_hears_no_signal(
 
 @pytest.mark.real_time
 @pytest.mark.process
-def test_a_worker_whose_threads_hang_is_not_alive(server: Server, workers: Workers) -> None:
-    """SIG-5, REL-3: no thread can write to the log any more, as if a job had lost its lock."""
+@pytest.mark.parametrize("cause", ["Seizes", "LosesNames"])
+def test_a_worker_whose_threads_hang_is_not_alive(
+    server: Server, workers: Workers, cause: str
+) -> None:
+    """SIG-5, REL-3: no thread can write to the log, or connect, because no name server answers."""
     redis, port = server.client(), free_port()
     arguments = ("-c", "2", "-t", "1", "--health-port", str(port))
     worker = workers.start(APP, "--redis", server.url, *arguments)
     identity = worker.identity(redis)
     assert get(port, "/live")[0] == 200
     with Client(server.url) as client:
-        client.push("Seizes", [])
+        client.push(cause, [])
+        if cause == "LosesNames":
+            wait_until(lambda: worker.logged("no name server answers"))
+            redis.client_kill_filter(_type="normal", skipme=True)
+    with Client(server.url) as client:
         jids = client.push_bulk("Rows", [[]] * 5)
     wait_until(lambda: get(port, "/live")[0] == 503, 240)
     assert "stuck for" in get(port, "/live")[1]

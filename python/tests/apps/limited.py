@@ -8,6 +8,7 @@ import ctypes
 import importlib
 import logging
 import queue
+import socket
 import threading
 import time
 from collections.abc import Callable
@@ -114,6 +115,13 @@ def seizes() -> None:
         taking = threading.Thread(target=handler.acquire)
         taking.start()
         taking.join()
+
+
+@app.job(name="LosesNames")
+def loses_names() -> None:
+    """Let each search for the address of a host take ten minutes."""
+    socket.getaddrinfo = lambda *_, **__: time.sleep(600)  # type: ignore[assignment]
+    log.info("no name server answers")
 
 
 @app.job(name="Babbles")

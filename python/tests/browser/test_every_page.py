@@ -44,6 +44,21 @@ CUT_OFF = """[...document.querySelectorAll("a, button, input, td")].filter(
     (one) => one.getBoundingClientRect().right > innerWidth + 1
 ).map((one) => one.outerHTML)"""
 
+BROKEN = """[...document.querySelectorAll("td")].flatMap((cell) => {
+    const found = [], texts = document.createTreeWalker(cell, NodeFilter.SHOW_TEXT);
+    while (texts.nextNode()) {
+        if (texts.currentNode.parentElement.closest("code, pre")) continue;
+        for (const word of texts.currentNode.data.matchAll(/[A-Za-z]{2,}/g)) {
+            const range = document.createRange();
+            range.setStart(texts.currentNode, word.index);
+            range.setEnd(texts.currentNode, word.index + word[0].length);
+            const tops = [...range.getClientRects()].map((one) => Math.round(one.top));
+            if (new Set(tops).size > 1) found.push(word[0]);
+        }
+    }
+    return found;
+})"""
+
 
 def addresses(change: str) -> Iterator[str]:
     """Yield an address of every page; a page without a sample fails."""
@@ -107,6 +122,18 @@ def test_no_page_is_wider_than_a_phone(
         cut = page.evaluate(CUT_OFF)  # in a frame that scrolls, without a hint
         assert cut == [], (address, cut)
         assert page.locator("tbody td:not([data-label])").count() == 0, address
+
+
+def test_no_table_breaks_a_word(
+    server: Server, workers: Workers, serve: Serve, open_page: OpenPage
+) -> None:
+    database.fill(server, workers)
+    site = serve()
+    change = made_change(open_page(f"{site}/"), site)
+    page = open_page(f"{site}/", width=800)
+    for address in addresses(change):
+        page.goto(f"{site}{address}")
+        assert page.evaluate(BROKEN) == [], address
 
 
 def test_every_page_can_be_read_without_scripts(

@@ -199,7 +199,8 @@ def test_a_job_that_waits_for_its_retry() -> None:
     ruby = {"error_class": "NameError", "error_message": "uninitialized constant A"}
     assert codes(in_set("retry", NOW + 9, **ruby)) == ["unknown-class", "not-due"]
     assert codes(in_set("retry", NOW + 9, queue="")) == ["not-due", "no-queue"]
-    assert codes(in_set("retry", NOW + 9)) == ["not-due"]
+    (reason,) = explained(in_set("retry", NOW + 9)).reasons
+    assert (reason.code, reason.remedy) == ("not-due", "run it now with: jobwire inspect retry j")
 
 
 @over(

@@ -481,7 +481,9 @@ def test_another_process_shows_what_the_journal_knows(server: Server) -> None:
         assert "ended" in text
         (undo,) = browser.forms(path, "undo")
         browser.send(undo)
-        assert "no change 'nothing' is known" in browser.text("/changes/nothing", 404)
+        assert "no change 'nothing' is known: this server does not do it" in browser.text(
+            "/changes/nothing", 404
+        )
         assert "is known" in browser.text("/changes/undo-", 404)
     assert server.client().zcard("retry") == 30
 
