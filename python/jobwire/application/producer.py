@@ -495,10 +495,13 @@ class Producer:
         current = next(
             (jid for jid, it in zip(jids, states, strict=True) if it != "done"), jids[-1]
         )
-        if not self._transport.overrides:
-            # All at once, so that the next one does not start if that one ends meanwhile.
-            yield cancelling.mark(self.keys, jids, now=self._clock())
-        return (yield from self.cancel(current))
+        if self._transport.overrides:
+            return (yield from self.cancel(current))
+        now = self._clock()
+        # All at once, so that the next one does not start if that one ends meanwhile. With one
+        # time for both, because a job that the mark ended was running at that time.
+        yield cancelling.mark(self.keys, jids, now=now)
+        return (yield from cancelling.cancel(self.keys, current, now=now))
 
     def open_batch(self, batch_id: str, callbacks: Mapping[str, Call], description: str) -> Op[str]:
         """Make a batch; return the name of the queue of its callbacks. [X-BATCH-1]

@@ -276,7 +276,7 @@ def test_a_chain_is_cancelled_as_a_whole(server: Server) -> None:
     with running(app, server):
         run = chain(wait.s(), after.s()).enqueue()
         assert run is not None
-        entered.wait(60)
+        assert entered.wait(60)
         assert run.cancel().place == "running"
         wait_until(lambda: run.states() == ["cancelled", "later"])
         waiting = chain(wait.s(), after.s()).enqueue_in(3_600)
