@@ -5,7 +5,7 @@
 
 from jobwire.inspect.activity import Activity, JobActivity, Mark
 from jobwire.inspect.aio import AsyncInspector
-from jobwire.inspect.batches import Batches, BatchMembers
+from jobwire.inspect.batches import Batches, BatchMembers, MissingMembers
 from jobwire.inspect.entry import Entry, SetName
 from jobwire.inspect.filters import Filter
 from jobwire.inspect.fleet import Fleet
@@ -41,6 +41,7 @@ __all__ = [
     "LimitState",
     "Locks",
     "Mark",
+    "MissingMembers",
     "PeriodicEntry",
     "PeriodicJob",
     "PeriodicJobs",

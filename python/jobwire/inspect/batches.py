@@ -6,14 +6,26 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from jobwire.inspect.locks import jobs_of
 from jobwire.inspect.reading import ask, items, name, number, raw, required, whole
 from jobwire.inspect.sets import escape
+from jobwire.inspect.summary import members as registered
+from jobwire.inspect.walking import SetWalk
 from jobwire.protocol import batches
 from jobwire.protocol.batches import BatchStatus, Membership
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.wire import ErrorReply, Op, command
 
-__all__ = ["BatchMembers", "Batches", "cancel", "members", "of_job", "read"]
+__all__ = [
+    "BatchMembers",
+    "Batches",
+    "MissingMembers",
+    "cancel",
+    "members",
+    "missing",
+    "of_job",
+    "read",
+]
 
 T = TypeVar("T")
 KEYS_PER_SCAN = 1_000
@@ -45,6 +57,20 @@ class BatchMembers:
 
     open: Sequence[str]
     failed: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class MissingMembers:
+    """Open members of a batch that were found in no place.
+
+    Attributes:
+        jids: Their ids.
+        complete: False if a limit ended the search, so that some may be in a place after all, and
+            others may be missing.
+    """
+
+    jids: Sequence[str]
+    complete: bool
 
 
 def read(keys: Keys, *, limit: int, examine: int) -> Op[Batches]:
@@ -97,6 +123,29 @@ def members(keys: Keys, batch_id: str) -> Op[BatchMembers]:
     return BatchMembers(*some)
 
 
+def missing(keys: Keys, batch_id: str, *, examine: int) -> Op[MissingMembers]:
+    """Return the open members that are in no queue, set, private hash or work record.
+
+    A job that moves between two places may be found in neither. So what is missing is looked for
+    twice, and must be open after that. It may still run: a worker of Sidekiq, or of basic fetch,
+    tells what it runs only with its heartbeat.
+
+    Args:
+        keys: Key names.
+        batch_id: Its id.
+        examine: Maximum number of members, and of jobs that wait.
+    """
+    before, complete = yield from _open(keys, batch_id, examine)
+    lost = set(before)
+    for _ in range(2):
+        others = [SetWalk(keys.dead, "dead", page=KEYS_PER_SCAN)]
+        others.append(SetWalk(keys.parked, "parked", page=KEYS_PER_SCAN))
+        lost -= (yield from jobs_of(keys, lost, examine, others)).keys()
+    after, complete_after = yield from _open(keys, batch_id, examine)
+    waiting = yield from _waiting(keys)
+    return MissingMembers(sorted(lost & after), complete and complete_after and waiting <= examine)
+
+
 def cancel(keys: Keys, batch_id: str, *, now: float) -> Op[bool]:
     """Cancel a batch; return False if it is complete, cancelled or gone. [X-BATCH-7]
 
@@ -111,6 +160,31 @@ def cancel(keys: Keys, batch_id: str, *, now: float) -> Op[bool]:
     member = Membership(batch_id, status.queue)
     at = batches.time_text(now, 8)  # no callback is pushed, so nothing is written with it
     return bool((yield batches.script_end(keys, member, "cancelled", at=at)))
+
+
+def _open(keys: Keys, batch_id: str, limit: int) -> Op[tuple[set[str], bool]]:
+    """Return the open members, and whether these are all."""
+    found: set[str] = set()
+    cursor: Any = b"0"
+    while True:
+        step = command("SSCAN", raw(keys.batch_open(batch_id)), cursor, "COUNT", KEYS_PER_SCAN)
+        cursor, page = items(required((yield from ask([step]))[0]))
+        found.update(map(name, page))
+        if not whole(cursor) or len(found) >= limit:
+            return found, not whole(cursor)
+
+
+def _waiting(keys: Keys) -> Op[int]:
+    """Return the number of jobs in the queues and sets that `missing` examines."""
+    queues, _ = yield from registered(keys.queues)
+    sets = (keys.retry, keys.schedule, keys.dead, keys.parked)
+    sizes = yield from ask(
+        [
+            *(command("ZCARD", key) for key in sets),
+            *(command("LLEN", raw(keys.queue(queue))) for queue in queues),
+        ]
+    )
+    return sum(map(whole, sizes))
 
 
 def _newest(keys: Keys, found: Sequence[str], limit: int) -> Op[Sequence[str]]:

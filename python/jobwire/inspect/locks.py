@@ -16,7 +16,7 @@ from jobwire.protocol.keys import Keys
 from jobwire.protocol.unique import DIGEST, script_unlock
 from jobwire.protocol.wire import Op, command
 
-__all__ = ["Locks", "UniqueLock", "locks_of", "read", "release"]
+__all__ = ["Locks", "UniqueLock", "jobs_of", "locks_of", "read", "release"]
 
 BATCH_SIZE = 1000  # keys of one step, and jobs of one page
 
@@ -73,7 +73,7 @@ def read(keys: Keys, *, limit: int, examine: int) -> Op[Locks]:
             break
     complete = not whole(cursor) and len(digests) <= limit
     locks = yield from locks_of(keys, sorted(digests)[:limit])
-    jobs = yield from _jobs(keys, {lock.jid for lock in locks}, examine)
+    jobs = yield from jobs_of(keys, {lock.jid for lock in locks}, examine)
     with_jobs = [replace(lock, job=jobs.get(lock.jid)) for lock in locks]
     return Locks(sorted(with_jobs, key=lambda lock: lock.jid), complete)
 
@@ -94,8 +94,17 @@ def release(keys: Keys, lock: UniqueLock) -> Op[bool]:
     return bool((yield script_unlock(keys, lock.digest, lock.jid)))
 
 
-def _jobs(keys: Keys, jids: set[str], examine: int) -> Op[dict[str, Entry]]:
-    """Return those jobs that are found, by id, each in the place where it is furthest."""
+def jobs_of(
+    keys: Keys, jids: set[str], examine: int, others: Sequence[Walk] = ()
+) -> Op[dict[str, Entry]]:
+    """Return those jobs that are found, by id, each in the place where it is furthest.
+
+    Args:
+        keys: Key names.
+        jids: Ids of the jobs.
+        examine: Maximum number of jobs that wait to examine.
+        others: Further places to search after `retry`, `schedule` and the queues.
+    """
     found: dict[str, Entry] = {}
     if not jids:
         return found
@@ -106,7 +115,7 @@ def _jobs(keys: Keys, jids: set[str], examine: int) -> Op[dict[str, Entry]]:
         for _, job in holding.jobs:
             found.setdefault(job.jid or "", job)
     queues, _ = yield from members(keys.queues)
-    for walk in _waiting(keys, queues):
+    for walk in (*_waiting(keys, queues), *others):
         while examine > 0 and not jids <= found.keys() and (page := (yield from walk.next())):
             examine -= len(page)
             for job in page:

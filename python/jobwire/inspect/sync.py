@@ -12,7 +12,7 @@ from jobwire.connection.closing import Closing
 from jobwire.connection.sync import SyncRedis
 from jobwire.inspect import activity, batches, limits, locks, processes, progress, sets, summary
 from jobwire.inspect.activity import Activity
-from jobwire.inspect.batches import Batches, BatchMembers
+from jobwire.inspect.batches import Batches, BatchMembers, MissingMembers
 from jobwire.inspect.entry import Entry, SetName
 from jobwire.inspect.filters import Filter
 from jobwire.inspect.fleet import Fleet, fleet
@@ -320,6 +320,18 @@ class Inspector(Closing):
     def batch_members(self, batch_id: str) -> BatchMembers:
         """Return the ids of some members of a batch, however many it has. [X-BATCH-2]"""
         return self._run(batches.members(self._keys, batch_id))
+
+    def missing_members(self, batch_id: str, *, examine: int = 1_000_000) -> MissingMembers:
+        """Return the open members of a batch that were found in no place. O(n). [X-BATCH-6]
+
+        Another program removed them without their ends, or a crash did. A member may also run
+        in a worker that has not told of it yet.
+
+        Args:
+            batch_id: Its id.
+            examine: Maximum number of members, and of jobs that wait.
+        """
+        return self._run(batches.missing(self._keys, batch_id, examine=examine))
 
     def cancel_batch(self, batch_id: str) -> bool:
         """Drop the members that have not begun, and all callbacks. [X-BATCH-7]

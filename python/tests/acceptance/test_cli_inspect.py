@@ -271,6 +271,34 @@ def test_batches_are_shown(server: Server) -> None:
     app.close()
 
 
+def test_missing_members_of_a_batch(server: Server, client: Any) -> None:
+    """X-BATCH-6: only what is in no place; a search that ends early says so."""
+    client.flushall()
+    places = {"dead": "dead", "parked": "jobwire:parked", "retry": "retry", "due": "schedule"}
+    for jid, key in places.items():
+        client.zadd(key, {payload(jid): 1})
+    client.sadd("queues", "q")
+    client.lpush("queue:q", payload("queued"))
+    client.sadd("jobwire:owners", "a")
+    client.hset("jobwire:private:a", "1:q", payload("held"))
+    client.hset("jobwire:batch:b", mapping={"state": "closed", "total": 9})
+    members = [*places, "queued", "held", "lost"]
+    client.sadd("jobwire:batch:b:open", *members)
+    before = client.info("persistence")["rdb_changes_since_last_save"]
+    shown = run(server, "batch", "b", "--missing")
+    assert "lost" in shown.stdout
+    assert "queued" not in shown.stdout
+    assert shown.stderr == ""
+    told = json.loads(run(server, "batch", "b", "--missing", "--json").stdout)
+    assert told["missing"] == {"jids": ["lost"], "complete": True}
+    assert told["batch"]["open"] == 7
+    assert json.loads(run(server, "batch", "b", "--json").stdout)["missing"] is None
+    few = run(server, "batch", "b", "--missing", "--examine", "1")
+    assert "not all was examined: use a higher --examine" in few.stderr
+    assert "x is not a batch; 'jobwire inspect" in run(server, "batch", "x", status=1).stderr
+    assert client.info("persistence")["rdb_changes_since_last_save"] == before
+
+
 def test_batches_are_cancelled(server: Server, client: Any) -> None:
     """X-BATCH-7: after a question, with a line in the journal; one that has ended stays."""
     for name, state in (("b", "closed"), ("c", "complete")):

@@ -230,6 +230,43 @@ def batches(limit: int, examine: int, **how: Any) -> int:
 
 
 @click.command()
+@click.argument("batch_id", metavar="BATCH")
+@click.option("--missing", is_flag=True, help="Search for the open members that are in no place.")
+@click.option(
+    "--examine",
+    type=click.IntRange(min=1),
+    default=1_000_000,
+    show_default=True,
+    help="With --missing: examine at most this many members, and jobs that wait.",
+)
+@json_option
+@change_options
+def batch(
+    batch_id: str,
+    missing: bool,
+    examine: int,
+    as_json: bool,
+    url: str | None,
+    namespace: str | None,
+) -> int:
+    """Show one batch.
+
+    Open members in no place were removed by another program, without their ends. One of them may
+    also run in a worker that has not told of it yet: search again after a minute.
+    """
+    with opened(url, namespace) as inspector:
+        status = inspector.batch(batch_id)
+        if status is None:
+            return not_found([batch_id], "a batch; 'jobwire inspect batches' shows them")
+        lost = inspector.missing_members(batch_id, examine=examine) if missing else None
+    if as_json:
+        click.echo(to_json({"batch": status, "missing": lost}))
+    else:
+        output.show(views.one_batch(status, lost, time.time()), as_json=False)
+    return EXIT_OK
+
+
+@click.command()
 @click.option(
     "-n",
     "--limit",
@@ -309,6 +346,7 @@ COMMANDS = [
     processes,
     classes,
     unique,
+    batch,
     batches,
     limits,
     works,

@@ -16,12 +16,14 @@ from jobwire.inspect import (
     InFlightSummary,
     Inspector,
     IterationState,
+    MissingMembers,
     QueueSummary,
     SetName,
     UniqueLock,
 )
 from jobwire.inspect.formats import clean, cut, duration, iso, plain
 from jobwire.ops import Operations
+from jobwire.protocol.batches import BatchStatus
 from jobwire.protocol.chains import steps
 from jobwire.protocol.metrics import BOUNDS, Totals
 from jobwire.protocol.progress import JobProgress
@@ -38,6 +40,7 @@ __all__ = [
     "jobs",
     "limits",
     "metrics",
+    "one_batch",
     "one_job",
     "one_result",
     "parked",
@@ -392,6 +395,30 @@ def batches(inspector: Inspector, limit: int, examine: int) -> Table:
         problems=() if read.complete else (more,),
         empty="none",
     )
+
+
+def one_batch(status: BatchStatus, lost: MissingMembers | None, now: float) -> Table:
+    """Show one batch, and the open members that were looked for and not found."""
+    facts: list[tuple[str, Cell]] = [
+        ("batch", clean(status.id)),
+        ("description", clean(status.description) or "-"),
+        ("state", clean(status.state)),
+        ("created", Moment(status.created_at, now, both=True)),
+        ("members", f"{status.total:,}"),
+        ("open", f"{status.open:,}"),
+        ("failed", f"{status.failed:,}"),
+        ("done", f"{status.done:,}"),
+        ("callbacks to come", ", ".join(status.waiting) or "none"),
+        ("queue of callbacks", clean(status.queue)),
+    ]
+    problems: tuple[str, ...] = ()
+    if lost is not None:
+        facts.append(("open in no place", f"{len(lost.jids):,}"))
+        facts += [("", clean(jid)) for jid in lost.jids]
+        if not lost.complete:
+            problems = ("not all was examined: use a higher --examine",)
+    columns = [Column("what", style="dim"), Column("", fold=True)]
+    return Table("Batch", columns, facts, tuple, problems=problems)
 
 
 def limits(inspector: Inspector, limit: int) -> Table:
