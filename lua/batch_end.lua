@@ -4,15 +4,20 @@
 -- KEYS[4]  queue list of its callbacks    KEYS[5]  set of queue names
 -- KEYS[6]  place to remove the job from before that, a queue list or sorted set; without it nothing
 --          is removed
--- KEYS[7]  result of the job    KEYS[8]  sorted set of cancelled jobs: id -> when
+-- KEYS[7]  with `dead`: sorted set of dead jobs, which the job moves to from its sorted set
+-- KEYS[7]  otherwise: result of the job    KEYS[8]  sorted set of cancelled jobs: id -> when
 -- KEYS[9]  state of an iteration; without these three no result is kept and no mark removed
+-- KEYS[10..]  lock of the job, if ARGV[8] is 1: the last key, also where there are fewer
 -- ARGV[1]  `done`, `dead` or `dropped`: how the job ended; `closed`, `cancelled`: the batch is that
 -- ARGV[2]  id of the job    ARGV[3]  queue name of the callbacks    ARGV[4]  JSON text of the time now
 -- ARGV[5]  payload (exact bytes)    ARGV[6]  seconds to keep the result
--- ARGV[7]  result; empty: it is not kept
+-- ARGV[7]  result; empty: it is not kept    ARGV[8]  1 if the last key is a lock to release, else 0
+-- ARGV[9]  now, Unix seconds    ARGV[10]  score up to which the dead are forgotten
+-- ARGV[11]  size limit; these three with the set of dead jobs only
 -- Returns  1; 0 if the job was not in its place, or the batch does not exist any more, and nothing
 --          was changed
 local how, jid = ARGV[1], ARGV[2]
+local lock = ARGV[8] == "1" and #KEYS
 local kind = redis.call("TYPE", KEYS[4]).ok
 if kind ~= "list" and kind ~= "none" then
   return redis.error_reply("WRONGTYPE " .. KEYS[4] .. " is not a list")
@@ -34,7 +39,23 @@ if state then
     return redis.error_reply(refused)
   end
 end
-if KEYS[6] then
+if KEYS[6] and how == "dead" then
+  local dead = redis.call("TYPE", KEYS[7]).ok
+  if dead ~= "zset" and dead ~= "none" then
+    return redis.error_reply("WRONGTYPE " .. KEYS[7] .. " is not a sorted set")
+  end
+  redis.call("ZREM", KEYS[6], "\0")
+  redis.call("ZREMRANGEBYSCORE", KEYS[7], 1, 0)
+  redis.call("ZREMRANGEBYRANK", KEYS[7], 1, 0)
+  if not redis.call("ZSCORE", KEYS[6], ARGV[5]) then
+    return 0
+  end
+  redis.call("ZADD", KEYS[7], ARGV[9], ARGV[5])
+  redis.call("ZREM", KEYS[6], ARGV[5])
+  redis.call("ZREMRANGEBYSCORE", KEYS[7], "-inf", ARGV[10])
+  -- Ranks 0 to -limit leave limit - 1 jobs: Sidekiq's own off-by-one, kept on purpose. [DEAD-3]
+  redis.call("ZREMRANGEBYRANK", KEYS[7], 0, -tonumber(ARGV[11]))
+elseif KEYS[6] then
   local removed
   if redis.call("TYPE", KEYS[6]).ok == "list" then
     removed = redis.call("LREM", KEYS[6], -1, ARGV[5])
@@ -45,7 +66,11 @@ if KEYS[6] then
     return 0
   end
 end
-if KEYS[7] then
+-- pcall: a lock of another type must not undo the removal.
+if lock and redis.pcall("GET", KEYS[lock]) == jid then
+  redis.pcall("UNLINK", KEYS[lock])
+end
+if KEYS[9] then
   -- pcall: a result that cannot be written must not undo the removal.
   if ARGV[7] ~= "" then
     redis.pcall("SET", KEYS[7], ARGV[7], "EX", ARGV[6])

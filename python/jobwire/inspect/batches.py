@@ -126,8 +126,8 @@ def members(keys: Keys, batch_id: str) -> Op[BatchMembers]:
 def missing(keys: Keys, batch_id: str, *, examine: int) -> Op[MissingMembers]:
     """Return the open members that are in no queue, set, private hash or work record.
 
-    A job that moves between two places may be found in neither. So what is missing is looked for
-    twice, and must be open after that. It may still run: a worker of Sidekiq, or of basic fetch,
+    A job that moves between two places may be found in neither. So the search has two turns, and
+    a member must be open after both. It may still run: a worker of Sidekiq, or of basic fetch,
     tells what it runs only with its heartbeat.
 
     Args:

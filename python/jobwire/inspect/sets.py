@@ -18,9 +18,8 @@ from jobwire.protocol.keys import Keys
 from jobwire.protocol.payload import edit
 from jobwire.protocol.promotion import promoted
 from jobwire.protocol.pushing import detect_generation
-from jobwire.protocol.removal import ends_of_dead, removing
+from jobwire.protocol.removal import killing, removing
 from jobwire.protocol.times import Generation, epoch
-from jobwire.protocol.unique import held_by, script_kill
 from jobwire.protocol.wire import Arg, Batch, Op, Script, command
 
 __all__ = [
@@ -379,32 +378,26 @@ def _kill(keys: Keys, key: str, dead_limits: DeadSetLimits) -> PageAct:
         return sum(reply is not None for reply in replies[: len(page)]), 0
 
     def act(page: Sequence[Entry]) -> Op[tuple[int, int]]:
-        dead: list[bytes] = []
+        done = 0
         members: dict[str, list[bytes]] = {}
-        unique: dict[bytes, Script] = {}
+        steps: list[Script] = []
         for one in page:
-            if (held := held_by(one.payload)) is not None and not one.fault:
-                unique[one.payload] = script_kill(
-                    *(keys, *held), place=key, text=one.payload, dead_limits=dead_limits
-                )
-                continue
             target = dead_key(keys, one.fault) if one.fault else keys.dead
-            members.setdefault(target, []).append(one.payload)
+            step = killing(keys, key, one.payload, dead=target, dead_limits=dead_limits)
+            if step is not None:
+                steps.append(step)
+            else:
+                members.setdefault(target, []).append(one.payload)
         for target, payloads in members.items():
             killed: Sequence[bytes] = yield Script(
                 "kill_due",
                 [key, target],
                 [dead_limits.now, dead_limits.oldest, dead_limits.limit, *payloads],
             )
-            dead += killed
-        if unique:
-            replies = yield Batch([*unique.values()], atomic=True)
-            dead += [text for text, reply in zip(unique, replies, strict=True) if reply]
-        # After the step that kills: until then the member may run.
-        ends = ends_of_dead(keys, dead, now=dead_limits.now)
-        if ends:
-            yield Batch(ends)
-        return len(dead), 0
+            done += len(killed)
+        if steps:
+            done += sum((yield Batch(steps, atomic=True)))
+        return done, 0
 
     return kill_again if key == keys.dead else act
 

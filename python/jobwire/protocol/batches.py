@@ -14,6 +14,7 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias, cast
 import msgspec
 
 from jobwire.errors import BatchEnded
+from jobwire.protocol.dead_set import DeadSetLimits
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.normalize import ReadyPayload
 from jobwire.protocol.payload import edit, encode
@@ -226,6 +227,9 @@ def script_end(
     place: str = "",
     text: bytes = b"",
     result: ResultToStore | None = None,
+    lock: str = "",
+    dead_limits: DeadSetLimits | None = None,
+    dead: str = "",
 ) -> Script:
     """Return the step that ends a member, or closes or cancels the batch.
 
@@ -241,6 +245,9 @@ def script_end(
             changes unless the job was there.
         text: The payload there.
         result: For a job that was cancelled: its result, without bytes if it keeps none.
+        lock: Digest of the lock to release, if the job has it; empty for none. [X-UNIQ-8]
+        dead: With a place: key of the set of dead jobs, which the job moves to.
+        dead_limits: With `dead`: the time of its death, and the limits of that set.
 
     The reply is 1, or 0 if nothing was changed.
     """
@@ -250,7 +257,13 @@ def script_end(
     if result is not None:
         names += (keys.result(jid), keys.cancelled, keys.iteration(jid))
     end = ResultToStore("", 0, b"") if result is None else result
-    return Script("batch_end", names, [how, jid, member.queue, at, text, end.seconds, end.text])
+    words: list[Arg] = [how, jid, member.queue, at, text, end.seconds, end.text, int(bool(lock))]
+    if dead_limits is not None:
+        names.append(dead)
+        words += (dead_limits.now, dead_limits.oldest, dead_limits.limit)
+    if lock:
+        names.append(keys.unique(lock))
+    return Script("batch_end", names, words)
 
 
 def script_ended(keys: Keys, ended: Ended) -> Script:

@@ -164,7 +164,13 @@ def script_cancel(keys: Keys, key: str, text: bytes, jid: str, now: float) -> Sc
     if member is not None:
         at = time_text(now, 7)  # every reader knows this form
         return script_end(
-            *(keys, member, "dropped"), at=at, jid=jid, place=key, text=text, result=end
+            *(keys, member, "dropped"),
+            at=at,
+            jid=jid,
+            place=key,
+            text=text,
+            result=end,
+            lock=lock.digest if lock is not None and lock.scope != "for_time" else "",
         )
     names = [key, keys.result(jid), keys.cancelled, keys.iteration(jid)]
     if lock is not None and lock.scope != "for_time":

@@ -252,7 +252,14 @@ def script_unlock(keys: Keys, key: str, jid: str, *, place: str = "", text: byte
 
 
 def script_kill(
-    keys: Keys, key: str, jid: str, *, place: str, text: bytes, dead_limits: DeadSetLimits
+    keys: Keys,
+    key: str,
+    jid: str,
+    *,
+    place: str,
+    text: bytes,
+    dead: str,
+    dead_limits: DeadSetLimits,
 ) -> Script:
     """Return the step that moves a job from a sorted set to the dead set, without its lock.
 
@@ -264,12 +271,13 @@ def script_kill(
         jid: The job.
         place: Key of its set.
         text: The payload there.
+        dead: Key of the dead set.
         dead_limits: The time of its death, and the limits of the dead set.
 
     The reply is 1 if the job was there, otherwise 0.
     """
     limits = (dead_limits.now, dead_limits.oldest, dead_limits.limit)
-    return Script("unlock", [keys.unique(key), place, keys.dead], [jid, text, *limits])
+    return Script("unlock", [keys.unique(key), place, dead], [jid, text, *limits])
 
 
 def milliseconds(seconds: float) -> int:

@@ -39,6 +39,7 @@ from jobwire.protocol.normalize import ReadyPayload
 from jobwire.protocol.outcome import DONE, ending
 from jobwire.protocol.payload import decode
 from jobwire.protocol.pushing import push_members
+from jobwire.protocol.unique import digest
 from jobwire.protocol.wire import Confirm, Op
 from jobwire.web import Visitor, WebApp
 from tests.workers import Workers, running
@@ -411,6 +412,35 @@ def test_a_member_that_people_end(server: Server, shop: Shop, place: str, how: s
     assert state(batch) == ("complete", 0, 1, 0)
     killed = how == "kill" and place == "retry"
     assert shop.pushed() == Counter(["on_complete"] + ["on_death"] * killed)
+
+
+@pytest.mark.parametrize("how", ["delete", "kill", "sweep", "cancel"])
+def test_a_member_that_people_end_releases_its_lock(server: Server, shop: Shop, how: str) -> None:
+    """X-BATCH-6, X-UNIQ-8: in the step that moves it; the lock of another job stays."""
+    work = shop.work.options(unique=Unique(600, scope="while_running"))
+    with shop.batch() as batch:
+        jids = batch.add(work.s(1), work.s(2))
+    texts = shop.client.lrange("queue:default", 0, -1)
+    shop.client.delete("queue:default")
+    shop.client.zadd("retry", dict.fromkeys(texts, 5))
+    keys = [f"jobwire:unique:{digest('Work', 'default', [number])}" for number in (1, 2)]
+    shop.client.mset({keys[0]: jids[0], keys[1]: "another"})
+    with Inspector(server.url) as inspector:
+        if how == "cancel":
+            for jid in jids:
+                assert work.cancel(jid).place == "queued"
+        elif how == "sweep":
+            assert inspector.sweep("retry", "kill", only=Filter()).done == 2
+        else:
+            act = inspector.kill if how == "kill" else inspector.delete
+            for entry in list(inspector.entries("retry")):
+                assert act(entry)
+                assert not act(entry)
+        assert state(batch) == ("complete", 0, 2, 0)
+        killed = how in ("kill", "sweep")
+        assert len(list(inspector.entries("dead"))) == 2 * killed
+    assert shop.pushed() == Counter(["on_complete"] + ["on_death"] * killed)
+    assert shop.client.mget(keys) == [None, b"another"]
 
 
 @pytest.mark.process

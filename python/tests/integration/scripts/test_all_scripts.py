@@ -143,7 +143,21 @@ def batch_life(shell: Shell, keys: Keys) -> None:
         *(keys, member, "dropped"), at="1", jid="1", place=place, text=b"1", result=result
     )
     assert shell.run(one(step)) == 1
-    assert shell.run(one(script_end(keys, member, "dead", at="1", jid="2"))) == 1
+    shell.plain.zadd(keys.retry, {b"2": 5})
+    kill = script_end(
+        *(keys, member, "dead"),
+        at="1",
+        jid="2",
+        place=keys.retry,
+        text=b"2",
+        lock="a" * 64,
+        dead=keys.dead,
+        dead_limits=DeadSetLimits(NOW),
+    )
+    assert shell.run(one(kill)) == 1
+    assert shell.plain.zscore(keys.dead, b"2") == NOW
+    assert shell.run(one(kill)) == 0
+    shell.plain.delete(keys.dead)
     assert shell.run(one(script_end(keys, member, "closed", at="1"))) == 1
     assert shell.run(one(script_end(keys, member, "cancelled", at="1"))) == 1
     shell.plain.delete(keys.process(ME))

@@ -156,7 +156,28 @@ def a_member_deleted(shell: Shell) -> Op[Any]:
 
 def a_kill(shell: Shell) -> Op[Any]:
     shell.plain.zadd(KEYS.retry, {JOB: 5})
-    return one(script_kill(KEYS, LOCK.digest, "j", place=KEYS.retry, text=JOB, dead_limits=LIMITS))
+    return one(
+        script_kill(
+            KEYS, LOCK.digest, "j", place=KEYS.retry, text=JOB, dead=KEYS.dead, dead_limits=LIMITS
+        )
+    )
+
+
+def a_member_killed(shell: Shell) -> Op[Any]:
+    shell.run(push_members(KEYS, "b", [members(shell)]))
+    shell.plain.delete(KEYS.queue("q"))
+    shell.plain.zadd(KEYS.retry, {JOB: 5})
+    step = script_end(
+        *(KEYS, IN_BATCH, "dead"),
+        at="1",
+        jid="j",
+        place=KEYS.retry,
+        text=JOB,
+        lock=LOCK.digest,
+        dead=KEYS.dead,
+        dead_limits=LIMITS,
+    )
+    return one(step)
 
 
 def a_freed_slot(shell: Shell) -> Op[Any]:
@@ -182,6 +203,7 @@ ACTS: dict[str, Callable[[Shell], Op[Any]]] = {
     "batch_add": a_member,
     "batch_end": a_member_deleted,
     "kill": a_kill,
+    "kill_member": a_member_killed,
     "limit_free": a_freed_slot,
     "periodic_tick": a_tick,
     "periodic_load": a_load,
@@ -191,10 +213,10 @@ ACTS: dict[str, Callable[[Shell], Op[Any]]] = {
 # These only read, or change no place of a job.
 WITHOUT_JOBS = {"forget", "limit_rate", "limit_take", "periodic_due", "periodic_look"}
 SCRIPTS = {path.stem: path.read_text("utf-8") for path in resources.path("lua").glob("*.lua")}
-SCRIPT_OF = {"kill": "unlock"}  # others: finish
+SCRIPT_OF = {"kill": "unlock", "kill_member": "batch_end"}  # others: finish
 CASES = [
     (name, command)
-    for name in sorted({*SCRIPTS, *FINISHES, "next", "kill"} - WITHOUT_JOBS)
+    for name in sorted({*SCRIPTS, *FINISHES, "next", "kill", "kill_member"} - WITHOUT_JOBS)
     for command in sorted(
         set(CALL.findall(SCRIPTS.get(name, SCRIPTS[SCRIPT_OF.get(name, "finish")])))
     )
