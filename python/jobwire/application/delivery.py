@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
+from jobwire.protocol.batches import BatchStatus
 from jobwire.protocol.normalize import ReadyPayload
 from jobwire.protocol.progress import JobProgress
 from jobwire.protocol.unique import Refused
@@ -15,7 +16,16 @@ from jobwire.protocol.wire import Local, Op
 
 _log = logging.getLogger("jobwire.client")
 
-__all__ = ["Bridge", "Deferral", "Delivery", "Transport", "defer", "deliver", "log_refused"]
+__all__ = [
+    "Batches",
+    "Bridge",
+    "Deferral",
+    "Delivery",
+    "Transport",
+    "defer",
+    "deliver",
+    "log_refused",
+]
 
 
 class Delivery(Protocol):
@@ -35,6 +45,30 @@ class Delivery(Protocol):
 
     def progress(self, jid: str) -> JobProgress | None:
         """Return the progress that a job has reported, if there is one. [X-PROG-6]"""
+
+    @property
+    def batches(self) -> Batches:
+        """The batches of the jobs that it receives. [X-BATCH-1]"""
+
+
+class Batches(Protocol):
+    """Batches that are not in Redis. Their callbacks are delivered by the caller."""
+
+    def make(
+        self, batch_id: str, callbacks: Mapping[str, ReadyPayload], queue: str, description: str
+    ) -> None:
+        """Make a batch, open for members."""
+
+    def add(self, batch_id: str, jobs: Sequence[ReadyPayload]) -> str:
+        """Enter members before they are delivered; return the state of the batch."""
+
+    def end(
+        self, batch_id: str, how: Literal["closed", "cancelled"]
+    ) -> Sequence[ReadyPayload] | None:
+        """Close or cancel a batch; return the callbacks that are due, None if there is none."""
+
+    def status(self, batch_id: str) -> BatchStatus | None:
+        """Return a batch as it is now; None if there is none."""
 
 
 class Deferral(Protocol):

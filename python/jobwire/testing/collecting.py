@@ -15,10 +15,11 @@ import msgspec
 
 from jobwire.application.app import App
 from jobwire.application.current import running
-from jobwire.application.delivery import Bridge
+from jobwire.application.delivery import Batches, Bridge
 from jobwire.application.iterabletype import IterableSpec
 from jobwire.application.jobtype import JobType
 from jobwire.protocol import active_job, times
+from jobwire.protocol.batches import BATCH, HowEnded, membership
 from jobwire.protocol.chains import NEXT, next_job
 from jobwire.protocol.normalize import ReadyPayload
 from jobwire.protocol.payload import Job, decode, edit, encode
@@ -26,6 +27,7 @@ from jobwire.protocol.progress import JobProgress
 from jobwire.protocol.results import keep_of, result_to_store, value_members
 from jobwire.protocol.times import When
 from jobwire.protocol.unique import UNIQUE, Lock, Refused, lock_of
+from jobwire.testing.batches import BatchStore, how_ended
 from jobwire.worker.execute.compiled_job import CompiledJob, JobTable
 from jobwire.worker.execute.event_loop import AsyncLoop
 from jobwire.worker.execute.iterating import Iterations
@@ -77,10 +79,12 @@ class Jobs:
 
     Attributes:
         cancelled: The ids given to `Client.cancel`.
+        batches: The batches that were made since.
     """
 
     def __init__(self, app: App) -> None:
         self.cancelled: list[str] = []
+        self.batches = BatchStore()
         self._app = app
         self._bridge = app.transport.bridge
         self._loop = AsyncLoop() if self._bridge is None else _BridgedLoop(self._bridge)
@@ -144,7 +148,8 @@ class Jobs:
         return [performed for performed in list(self._performed) if matches(performed)]
 
     def clear(self) -> None:
-        """Forget all jobs and cancellations."""
+        """Forget all jobs, batches and cancellations."""
+        self.batches.clear()
         with self._lock:
             self._waiting.clear()
             self._performed.clear()
@@ -330,15 +335,17 @@ class Jobs:
         # Compiled for each job, so that middleware that a test has just added takes effect.
         return JobTable(self._app, loop, None, _StatelessIterations()).find(job)
 
-    def _perform(self, enqueued: EnqueuedJob) -> EnqueuedJob | None:
-        """Run a job; return the one that follows it in a chain, which waits now."""
+    def _perform(self, enqueued: EnqueuedJob) -> list[EnqueuedJob]:
+        """Run a job; return those that follow it in a chain or a batch, which wait now."""
+        if (dropped := self._dropped(enqueued)) is not None:
+            return dropped
         if _in_loop():
             # The running loop waits for this job, so the job gets another loop and thread.
             call: Callable[[], Any] = lambda: asyncio.run(self._apart(enqueued))  # noqa: E731
             if self._bridge is not None:
                 call = self._bridge.carry(call)
             with ThreadPoolExecutor(1) as thread:
-                following: EnqueuedJob | None = thread.submit(copy_context().run, call).result()
+                following: list[EnqueuedJob] = thread.submit(copy_context().run, call).result()
             return following
         job = _fetched(enqueued)
         compiled = self._compiled(job, self._loop)
@@ -346,11 +353,16 @@ class Jobs:
         try:
             with running(job):  # in a copy: the caller must not see the variables of the job
                 copy_context().run(compiled.call, job)
+        except BaseException as error:
+            self._end_member(job, how_ended(error))
+            raise
         finally:
             self._release(job, started=False)
         return self._ended(job, compiled)
 
-    async def _aperform(self, enqueued: EnqueuedJob) -> EnqueuedJob | None:
+    async def _aperform(self, enqueued: EnqueuedJob) -> list[EnqueuedJob]:
+        if (dropped := self._dropped(enqueued)) is not None:
+            return dropped
         job = _fetched(enqueued)
         bridge = self._bridge
         loop = _ThisLoop(asyncio.get_running_loop()) if bridge is None else _BridgedLoop(bridge)
@@ -365,19 +377,39 @@ class Jobs:
                 task = asyncio.create_task(bridge.to_async(compiled.call)(job))
         try:
             await task
+        except BaseException as error:
+            self._end_member(job, how_ended(error))
+            raise
         finally:
             self._release(job, started=False)
         return self._ended(job, compiled)
 
-    async def _apart(self, enqueued: EnqueuedJob) -> EnqueuedJob | None:
+    async def _apart(self, enqueued: EnqueuedJob) -> list[EnqueuedJob]:
         """Run a job in a loop that ends with it."""
         try:
             return await self._aperform(enqueued)
         finally:
             await self._app.aclose()
 
-    def _ended(self, job: Job, compiled: CompiledJob) -> EnqueuedJob | None:
-        """Keep the result of a job that returned, and collect the job that follows. [X-FLOW-3]"""
+    def _dropped(self, job: EnqueuedJob) -> list[EnqueuedJob] | None:
+        """End a member whose batch is cancelled; None for any other job. [X-BATCH-7]"""
+        member = membership(job.get(BATCH))
+        status = None if member is None else self.batches.status(member.batch)
+        if status is None or status.state != "cancelled":
+            return None
+        with self._lock:
+            self._performed = [each for each in self._performed if each is not job]
+        return self._end_member(job, "dropped")
+
+    def _end_member(self, job: Job, how: HowEnded | None) -> list[EnqueuedJob]:
+        """End a member of a batch; return the callbacks, which wait now. [X-BATCH-5]"""
+        member = membership(job.get(BATCH))
+        if member is None or how is None or job.jid is None:
+            return []
+        return self._collect(self.batches.end_member(member.batch, job.jid, how))[0]
+
+    def _ended(self, job: Job, compiled: CompiledJob) -> list[EnqueuedJob]:
+        """Keep the result of a job that returned, and collect the jobs that follow. [X-FLOW-3]"""
         following = None
         if NEXT in job.fields:
             now = times.stamp(time.time(), _generation(job))
@@ -388,11 +420,12 @@ class Jobs:
             self._results[job.jid] = result_to_store(
                 job.jid, keep, "done", members, now=time.time()
             ).text
+        callbacks = self._end_member(job, "done")
         if following is None:
-            return None
+            return callbacks
         jid = str(decode(following.text, "").jid)
-        (waiting,), _ = self._collect([ReadyPayload(jid, following.queue, None, following.text)])
-        return waiting
+        waiting, _ = self._collect([ReadyPayload(jid, following.queue, None, following.text)])
+        return waiting + callbacks
 
 
 class _InlineJobs(Jobs):
@@ -400,18 +433,16 @@ class _InlineJobs(Jobs):
 
     def deliver(self, jobs: Sequence[ReadyPayload]) -> Refused:
         accepted, refused = self._collect(jobs)
-        for job in accepted:
-            following: EnqueuedJob | None = job
-            while following is not None and self._takes(following):
-                following = self._perform(following)
+        while accepted:
+            if self._takes(job := accepted.pop(0)):
+                accepted[:0] = self._perform(job)
         return refused
 
     async def adeliver(self, jobs: Sequence[ReadyPayload]) -> Refused:
         accepted, refused = self._collect(jobs)
-        for job in accepted:
-            following: EnqueuedJob | None = job
-            while following is not None and self._takes(following):
-                following = await self._aperform(following)
+        while accepted:
+            if self._takes(job := accepted.pop(0)):
+                accepted[:0] = await self._aperform(job)
         return refused
 
     def _takes(self, job: EnqueuedJob) -> bool:
@@ -496,6 +527,10 @@ class _Refusal:
 
     def progress(self, jid: str) -> JobProgress | None:
         raise AssertionError(f"a test asked for the progress of job {jid} in Redis")
+
+    @property
+    def batches(self) -> Batches:
+        raise AssertionError("a test used a batch in Redis")
 
 
 @contextmanager

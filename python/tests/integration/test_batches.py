@@ -26,7 +26,6 @@ from jobwire import (
     InvalidJob,
     RedisRefused,
     Unique,
-    testing,
 )
 from jobwire.application.config import FetchMode
 from jobwire.errors import ConfigError, MaybeWritten, NoReply, RedisUnreachable
@@ -577,8 +576,6 @@ def test_wishes_without_sense(shop: Shop) -> None:
         with pytest.raises(InvalidJob, match="scope until_done cannot be in a batch"):
             batch.add(shop.work.s(1), shop.work.options(unique=60).s(1))
         batch.add(shop.work.options(unique=Unique(60, scope="while_running")).s(1))
-    with testing.fake(shop.app), pytest.raises(ConfigError, match="knows no batches"):
-        shop.batch().__enter__()
 
 
 def test_middleware(server: Server) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
@@ -12,7 +13,20 @@ from typing import Any
 
 import pytest
 
-from jobwire import App, Client, ConfigError, InvalidJob, Job, current_job, testing
+from jobwire import (
+    App,
+    Batch,
+    BatchEnded,
+    Cancelled,
+    Client,
+    ConfigError,
+    InvalidJob,
+    Job,
+    Snooze,
+    current_job,
+    testing,
+)
+from jobwire.application.batch import NewBatch
 from jobwire.errors import JobTimeout, UnknownJob
 from jobwire.protocol.iteration import Cursor
 from jobwire.testing import Jobs
@@ -583,3 +597,121 @@ def test_middleware_that_is_added_later_counts_from_the_next_push(shop: Shop, jo
     shop.app.client_middleware.remove(pass_on)
     client.push("A")
     assert [job.get("marks") for job in jobs] == [None, None, ["sync"], None]
+
+
+class Album:
+    """An application with a batch, whose members can fail."""
+
+    def __init__(self) -> None:
+        self.app = App()
+        self.error: BaseException | None = None
+        self.batch: Batch | None = None
+
+        @self.app.job(name="Work")
+        def work(number: int) -> None:
+            if number == 0:
+                self.batch = self.app.current_batch()
+                assert self.batch is not None
+                self.batch.add(self.work.s(7))
+            if self.error is not None:
+                raise self.error
+
+        @self.app.job(name="Follow")
+        async def follow(event: str) -> None: ...
+
+        self.work, self.follow = work, follow
+
+    def open(self) -> NewBatch:
+        events = {name: self.follow.s(name) for name in ("on_success", "on_complete", "on_death")}
+        return self.app.batch(**events, description="album")
+
+
+def events(jobs: testing.Jobs) -> list[str]:
+    return [job.args[0] for job in (*jobs.performed("Follow"), *jobs.enqueued("Follow"))]
+
+
+def test_a_batch_in_memory_succeeds() -> None:
+    """X-BATCH-2 to X-BATCH-5: members from inside count, callbacks follow the last member."""
+    album = Album()
+    with testing.fake(album.app) as jobs:
+        with album.open() as batch:
+            batch.add(album.work.s(1), album.work.s(0))
+            assert jobs.drain() == 3
+            assert events(jobs) == []
+            status = batch.status()
+            assert status is not None
+            assert (status.state, status.total, status.open, status.done) == ("open", 3, 0, 3)
+        assert events(jobs) == ["on_complete", "on_success"]
+        for callback in jobs.enqueued("Follow"):
+            assert abs(callback["enqueued_at"] / 1000 - time.time()) < 60
+        assert jobs.drain() == 2
+        assert album.batch is not None
+        assert album.batch.id == batch.id
+        with pytest.raises(BatchEnded, match="complete"):
+            batch.add(album.work.s(1))
+        found = album.app.find_batch(batch.id)
+        assert found is not None
+        jobs.clear()
+        assert album.app.find_batch(batch.id) is None
+        assert not batch.cancel()
+        with pytest.raises(BatchEnded):
+            batch.add(album.work.s(1))
+
+
+def test_a_member_in_memory_dies_waits_again_or_is_dropped() -> None:
+    """X-BATCH-5, X-BATCH-7: an error is a death; a snooze is not an end."""
+    album = Album()
+    with testing.fake(album.app) as jobs:
+        with album.open() as batch:
+            batch.add(*map(album.work.s, range(1, 5)))
+        for error in (Snooze(5), ValueError("no"), Cancelled(), KeyError("again")):
+            album.error = error
+            with pytest.raises(type(error)):
+                jobs.perform_one("Work")
+        status = batch.status()
+        assert status is not None
+        assert (status.state, status.open, status.failed) == ("closed", 1, 3)
+        assert events(jobs) == ["on_death"]
+    with testing.fake(album.app) as jobs:
+        album.error = None
+        with album.open() as batch:
+            batch.add(album.work.s(1), album.work.s(2))
+        jobs.perform_one("Work")
+        assert batch.cancel()
+        jobs.drain()
+        assert len(jobs.performed("Work")) == 1
+        assert events(jobs) == []
+        status = batch.status()
+        assert status is not None
+        assert (status.state, status.open, status.failed) == ("cancelled", 0, 1)
+
+
+def test_batches_run_inline() -> None:
+    """X-BATCH-4: members when they are added, callbacks at the end of the block, and in asyncio."""
+    album = Album()
+    with testing.inline(album.app) as jobs:
+        with album.open() as batch:
+            batch.add(album.work.s(0), album.work.s(1))
+            assert [job.args for job in jobs.performed("Work")] == [[0], [7], [1]]
+            assert events(jobs) == []
+        assert events(jobs) == ["on_complete", "on_success"]
+        assert not jobs
+
+        async def main() -> None:
+            async with album.open() as batch:
+                await batch.aadd(album.work.s(2))
+                status = await batch.astatus()
+                assert status is not None
+                assert status.done == 1
+            with pytest.raises(RuntimeError):
+                async with album.open() as batch:
+                    raise RuntimeError
+            status = await batch.astatus()
+            assert status is not None
+            assert status.state == "cancelled"
+
+        jobs.clear()
+        asyncio.run(main())
+        assert events(jobs) == ["on_complete", "on_success"]
+    with testing.strict(album.app), pytest.raises(AssertionError, match="used a batch in Redis"):
+        album.open().__enter__()
