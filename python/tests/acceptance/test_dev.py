@@ -64,6 +64,7 @@ class Dev:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
+                start_new_session=True,
             )
         reaper.watch(self.process.pid)
 
@@ -338,7 +339,9 @@ def test_the_page_is_served_and_its_address_is_shown(dev: Callable[..., Dev]) ->
     address = re.search(r"jobwire web: (http://\S+)", started.log)
     assert address is not None
     assert httpx.get(address[1]).status_code == 200
-    assert started.end(signal.SIGINT) == 0
+    os.killpg(started.process.pid, signal.SIGINT)  # as a terminal does for Ctrl-C
+    assert started.process.wait(60) == 0
+    assert "the worker goes on" not in started.log
     with pytest.raises(httpx.ConnectError):
         httpx.get(address[1])
 
