@@ -15,7 +15,7 @@ from tests.samples import AT, DUE, failure, payload
 from tests.workers import WorkerProcess, Workers
 
 APP = "tests.apps.recording:app"
-RETRIED, DIED, LATER = "a" * 24, "b" * 24, "c" * 24  # jids
+RETRIED, DIED, LATER, PARKED = "a" * 24, "b" * 24, "c" * 24, "d" * 24  # jids
 
 
 def fill(server: Server, workers: Workers) -> WorkerProcess:
@@ -46,6 +46,7 @@ def fill(server: Server, workers: Workers) -> WorkerProcess:
     client.zadd("dead", {payload("MailJob", DIED, **failure("Net::SMTPError", count=25)): AT})
     client.zadd("dead", {b"not JSON \xff <b>": AT + 1})
     client.zadd("jobwire:unreadable", {b"[1]": AT})
+    client.zadd("jobwire:parked", {payload("BidJob", PARKED): AT})
     client.sadd("jobwire:paused", "low")
     _schedule(server)
     client.set(f"jobwire:unique:{'a' * 64}", DIED, ex=3600)

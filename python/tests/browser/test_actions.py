@@ -101,6 +101,11 @@ def test_every_act_by_its_button(
     told(page, "is released")
     assert not client.keys("jobwire:unique:*")
 
+    page.goto(f"{site}/parked")
+    press(page, f"Put {database.PARKED} back")
+    told(page, "is back in its queue")
+    assert not client.exists("jobwire:parked")
+
     page.goto(f"{site}/batches")
     page.get_by_role("link", name="1", exact=True).click()
     page.get_by_text("Cancel…").click()

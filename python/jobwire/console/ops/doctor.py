@@ -445,15 +445,17 @@ def _sets(facts: DoctorFacts, limits: Limits) -> Iterator[Finding]:
             {"unreadable": unreadable},
         )
     if parked := facts.counts.get("parked", 0):
+        age = 0 if facts.parked_at is None else max(facts.now - facts.parked_at, 0)
+        oldest = f"; the oldest one for {age:,.0f} s" if age else ""
         yield Finding(
             "parked-jobs",
             "warning",
             f"{counted(parked, 'job')} {'is' if parked == 1 else 'are'} parked, because a worker "
-            "fetched a job that it may not run.",
+            f"fetched a job that it may not run{oldest}.",
             "see 'jobwire inspect parked'; a job with the reason unknown waits for a worker of its "
             "queue that announces its class ('jobwire inspect classes'); for the others, once a "
             "worker that can run them serves their queue, 'jobwire inspect unpark'",
-            {"parked": parked},
+            {"parked": parked, "oldest_s": round(age), "announced_classes": facts.classes},
         )
 
 

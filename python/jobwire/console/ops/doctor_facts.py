@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from jobwire.inspect import summary
-from jobwire.inspect.processes import ProcessInfo, processes
+from jobwire.inspect.processes import ProcessInfo, classes, processes
 from jobwire.inspect.reading import items, name, number, raw, text, whole
 from jobwire.inspect.summary import QueueSummary, members
 from jobwire.protocol import permissions
@@ -27,6 +27,7 @@ __all__ = [
     "server_time",
 ]
 
+_WITH_TIMES = ("schedule", "retry", "parked")
 _SETS = ("schedule", "retry", "dead", "unreadable", "parked")
 MAX_KEYS = 200_000  # of the database, that are looked at
 KEYS_PER_SCAN = 1000
@@ -98,6 +99,8 @@ class DoctorFacts:
         wrong_types: Key to `(its type, the type of the protocol)`.
         counts: Number of entries by set.
         overdue: Set to the score of its earliest entry.
+        parked_at: Time at which the oldest parked job was parked; None if none is.
+        classes: Number of classes that processes announce; 0 if no job is parked.
         sizes: Memory of the largest places.
         scanned: Number of keys that were looked at.
         keys: Number of keys in the database.
@@ -121,6 +124,8 @@ class DoctorFacts:
     sizes: Sequence[PlaceSize] = ()
     scanned: int = 0
     keys: int = 0
+    parked_at: float | None = None
+    classes: int = 0
 
 
 @dataclass(slots=True)
@@ -167,14 +172,16 @@ def collect(
     sets = {place: getattr(keys, place) for place in _SETS}
     counts = yield from allowed(refused, [command("ZCARD", key) for key in sets.values()])
     first = yield from allowed(
-        refused, [command("ZRANGE", sets[one], 0, 0, "WITHSCORES") for one in ("schedule", "retry")]
+        refused, [command("ZRANGE", sets[one], 0, 0, "WITHSCORES") for one in _WITH_TIMES]
     )
-    overdue = {
+    earliest = {
         place: score
-        for place, reply in zip(("schedule", "retry"), first, strict=True)
+        for place, reply in zip(_WITH_TIMES, first, strict=True)
         if len(items(reply)) == 2 and (score := number(reply[1])) is not None
     }
     entries = {place: whole(count) for place, count in zip(sets, counts, strict=True)}
+    parked_at = earliest.pop("parked", None)
+    announced = (yield from classes(keys)) if parked_at is not None else {}
     measured = {f"queue:{queue.name}": queue.size for queue in queues} | entries
     return DoctorFacts(
         info=info,
@@ -192,7 +199,9 @@ def collect(
         identities=identities,
         private=private,
         counts=entries,
-        overdue=overdue,
+        overdue=earliest,
+        parked_at=parked_at,
+        classes=len(announced),
         scanned=found.scanned,
         keys=whole(size),
     )

@@ -37,7 +37,7 @@ from jobwire.console.ops.groups import FailureGroups, FailureSet
 from jobwire.console.ops.journal import JournalEntry
 from jobwire.console.ops.locate import Whereabouts
 from jobwire.console.ops.paging import HeldPage, PlacePage, RunningPage
-from jobwire.console.ops.parking import ParkedJob, Unparked
+from jobwire.console.ops.parking import ParkedJob, ParkedPage, Unparked
 from jobwire.console.ops.periodic import PeriodicOperations
 from jobwire.console.ops.results import StoredResult
 from jobwire.console.ops.roles import Action, Role
@@ -444,6 +444,30 @@ class Operations:
             if (page := self._run(op)) is None:
                 return
             yield from page
+
+    def parked_page(self, *, start: int = 0, count: int = 25) -> ParkedPage:
+        """Return some parked jobs, the oldest first.
+
+        Args:
+            start: Position of the first one, from 0.
+            count: Maximum number.
+        """
+        return self._run(parking.some(self._keys, start=start, count=count))
+
+    def parked_at(self, moment: float, digest: str, secret: bytes = b"") -> ParkedJob | None:
+        """Return a parked job by its score and the digest of its payload; None if it is gone.
+
+        Args:
+            moment: Its score.
+            digest: The result of `ops.paging.digest` with the same secret.
+            secret: Key of the digests.
+        """
+        return self._run(parking.at(self._keys, moment, digest, secret))
+
+    def unpark_one(self, job: ParkedJob) -> bool:
+        """Push one parked job to its queue; False if it was gone, or stays. [X-PARK-5]"""
+        change = lambda: bool(self._run(parking.unpark(self._keys, [job])))  # noqa: E731
+        return self._act("unpark", _target(job.entry), change)
 
     def unpark(
         self, *, only: Filter | None = None, reason: str | None = None, limit: int | None = None

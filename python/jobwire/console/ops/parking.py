@@ -6,16 +6,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from jobwire.inspect.entry import Entry
+from jobwire.console.ops.paging import digest
+from jobwire.inspect.entry import Entry, entry
 from jobwire.inspect.filters import Filter
-from jobwire.inspect.reading import ask, text
+from jobwire.inspect.reading import ask, items, score, text, whole
 from jobwire.inspect.walking import SetWalk
 from jobwire.protocol import parking
 from jobwire.protocol.foreign import why_field
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.wire import Op, command
 
-__all__ = ["ParkedJob", "Unparked", "page", "unpark", "walk"]
+__all__ = ["ParkedJob", "ParkedPage", "Unparked", "at", "page", "some", "unpark", "walk"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,19 @@ class Unparked(NamedTuple):
     left: int
 
 
+@dataclass(frozen=True, slots=True)
+class ParkedPage:
+    """Some parked jobs, the oldest first.
+
+    Attributes:
+        jobs: The jobs.
+        total: Number of all parked jobs.
+    """
+
+    jobs: Sequence[ParkedJob]
+    total: int
+
+
 def walk(keys: Keys) -> SetWalk:
     """Return a walk through the parked jobs, the oldest first."""
     return SetWalk(keys.parked, "parked", rising=True)
@@ -56,14 +70,56 @@ def page(
     entries = [one for one in entries if only.matches(one, now=now)]
     if not entries:
         return []
+    jobs = yield from _with_reasons(keys, entries)
+    return [job for job in jobs if reason in (None, job.reason)]
+
+
+def some(keys: Keys, *, start: int, count: int) -> Op[ParkedPage]:
+    """Return some parked jobs by their position, from 0, in two round trips."""
+    total, flat = yield from ask(
+        [
+            command("ZCARD", keys.parked),
+            command("ZRANGE", keys.parked, start, start + count - 1, "WITHSCORES"),
+        ]
+    )
+    jobs = yield from _with_reasons(keys, _entries(flat))
+    return ParkedPage(jobs, whole(total))
+
+
+def at(keys: Keys, moment: float, named: str, secret: bytes) -> Op[ParkedJob | None]:
+    """Return the parked job with this score and the digest that a page gave it; None if it is gone.
+
+    Args:
+        keys: Key names.
+        moment: Its score.
+        named: The result of `paging.digest`.
+        secret: Key of the digests.
+    """
+    step = command("ZRANGE", keys.parked, moment, moment, "BYSCORE", "WITHSCORES")
+    (flat,) = yield from ask([step])
+    return next(
+        (ParkedJob(one, "") for one in _entries(flat) if digest(one, secret) == named), None
+    )
+
+
+def _entries(flat: object) -> list[Entry]:
+    replies = items(flat)
+    return [
+        entry(member, "parked", score(at))
+        for member, at in zip(replies[::2], replies[1::2], strict=True)
+    ]
+
+
+def _with_reasons(keys: Keys, entries: Sequence[Entry]) -> Op[list[ParkedJob]]:
+    if not entries:
+        return []
     fields = [why_field(one.payload) for one in entries]
     (reply,) = yield from ask([command("HMGET", keys.parked_why, *fields)])
     reasons = reply if isinstance(reply, list) else [None] * len(entries)
-    jobs = [
+    return [
         ParkedJob(one, text(why) if isinstance(why, bytes) else "")
         for one, why in zip(entries, reasons, strict=True)
     ]
-    return [job for job in jobs if reason in (None, job.reason)]
 
 
 def unpark(keys: Keys, jobs: Sequence[ParkedJob]) -> Op[int]:

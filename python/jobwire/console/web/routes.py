@@ -14,6 +14,7 @@ from jobwire.console.web.actions import deployments as on_deployments
 from jobwire.console.web.actions import entries as on_entries
 from jobwire.console.web.actions import iterations as on_iterations
 from jobwire.console.web.actions import locks as on_locks
+from jobwire.console.web.actions import parked as on_parked
 from jobwire.console.web.actions import periodic as on_periodic
 from jobwire.console.web.actions import processes as on_processes
 from jobwire.console.web.actions import queues as on_queues
@@ -35,6 +36,7 @@ from jobwire.console.web.pages import (
     limits,
     locks,
     overview,
+    parked,
     periodic,
     queues,
     search,
@@ -103,6 +105,7 @@ PAGES: Sequence[Address] = (
     Address("/classes/{name:path}", classes.show),
     Address("/iterations", iterations.show),
     Address("/locks", locks.show),
+    Address("/parked", parked.show),
     Address("/limits", limits.show),
     Address("/batches", batches.show_all),
     Address("/batches/{id:path}", batches.show),
@@ -133,6 +136,7 @@ ACTIONS: Sequence[Action] = (
     Action("stop", on_processes.signal("stop")),
     Action("dump", on_processes.signal("dump")),
     Action("cancel", on_iterations.cancel),
+    Action("unpark", on_parked.unpark),
     Action("unlock", on_locks.unlock),
     Action("cancel_batch", on_batches.cancel),
     Action("mark_deploy", on_deployments.mark),
@@ -159,6 +163,7 @@ MENU: Sequence[MenuItem] = (
     MenuItem("scheduled", "Scheduled", lambda fleet: fleet.sets["scheduled"]),
     MenuItem("dead", "Dead", lambda fleet: fleet.sets["dead"]),
     MenuItem("unreadable", "Unreadable", lambda fleet: fleet.sets["unreadable"], rare=True),
+    MenuItem("parked", "Parked", lambda fleet: fleet.sets["parked"], rare=True),
     MenuItem("failures", "Failures", begins=True),
     MenuItem("classes", "Classes"),
     MenuItem("search", "Search"),

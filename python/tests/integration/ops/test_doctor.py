@@ -50,6 +50,8 @@ def test_everything_wrong_at_once(operations: Operations, client: Any) -> None:
     client.zadd("schedule", {payload("e"): time.time() - 900})
     client.zadd("dead", {b"x" * 300_000: 1})
     client.zadd("jobwire:unreadable", {b"[]": 1})
+    client.zadd("jobwire:parked", {payload("p"): time.time() - 600, payload("q"): time.time()})
+    client.sadd(f"jobwire:classes:{IDENTITY}", "A", "B")
     client.set("retry", "text")
     found = {finding.code: finding for finding in operations.doctor(PATIENT)}
     assert set(found) >= {
@@ -61,6 +63,10 @@ def test_everything_wrong_at_once(operations: Operations, client: Any) -> None:
     assert found["queue-abandoned"].evidence == {"left": len(HOSTILE) + 1}
     assert found["queue-not-registered"].evidence == {"queues": ["lost"]}
     assert found["key-of-wrong-type"].evidence == {"retry": "string, not zset"}
+    parked = found["parked-jobs"]
+    assert 599 < parked.evidence["oldest_s"] < 700
+    assert parked.evidence["announced_classes"] == 2
+    assert "the oldest one for 6" in parked.sentence
     assert 490 < found["clock-of-processes"].evidence[IDENTITY] < 510
     json.dumps([dict(finding.evidence) for finding in found.values()])
 

@@ -15,7 +15,7 @@ from tests.integration.inspector.entries import IDENTITY, payload
 
 pytestmark = pytest.mark.process
 
-SETS = ("schedule", "retry", "dead", "jobwire:unreadable")
+SETS = ("schedule", "retry", "dead", "jobwire:unreadable", "jobwire:parked")
 PLACES = ("/retries", "/retries?from=20", "/scheduled", "/dead", "/unreadable", "/queues/q")
 # These examine a bounded number of entries: by hundreds, or one state each of at most 200 jobs.
 EXAMINING = {"/failures": 20, "/search": 20, "/iterations": 200, "/locks": 20, "/batches": 20}

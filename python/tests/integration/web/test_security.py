@@ -96,6 +96,7 @@ def world(server: Server, app: WebApp) -> threading.Event:
     client.hset("it-walk", mapping={"ex": 1, "c": "7", "rt": "1.5"})
     client.sadd("queues", "paused")
     client.set(f"jobwire:unique:{'a' * 64}", "q1", ex=60)
+    client.zadd("jobwire:parked", {payload("parked", queue="q"): 5.5})
     client.hset("jobwire:batch:b", mapping={"state": "closed", "total": 1, "queue": "q"})
     client.sadd("jobwire:batch:b:open", "q1")
     with PeriodicJobs(server.url) as jobs:
@@ -599,3 +600,29 @@ def test_without_a_password_only_this_machine_is_served(
     assert answer.headers["content-security-policy"] == HEADERS["Content-Security-Policy"]
     if status == 403:
         assert "JOBWIRE_WEB_TOKEN" in answer.text
+
+
+def test_a_parked_job_is_put_back_by_its_exact_bytes(server: Server) -> None:
+    """X-PARK-5: with its reason, once, with a line in the journal; arguments stay hidden."""
+    client = server.client()
+    client.flushall()
+    text = payload("one", queue="q", args=["secret"])
+    client.zadd("jobwire:parked", {text: 5.25, payload("other", queue="q"): 6, b"[": 7})
+    client.hset("jobwire:parked:why", hashlib.sha1(text).hexdigest(), "bid")
+    with serving(server, "operator") as (page, _):
+        shown = page.get("/parked").text
+        assert "bid" in shown
+        assert "secret" in shown
+        form, *_ = [one for one in parsed(shown, "/parked")[1] if one.act == "unpark"]
+        sent = send(page, form)
+        assert "one is back in its queue" in page.get(sent.headers["location"]).text
+        assert client.zrange("jobwire:parked", 0, -1) == [payload("other", queue="q"), b"["]
+        assert client.lrange("queue:q", 0, -1) == [text]
+        again = page.get(send(page, form).headers["location"]).text
+        assert "not parked any more" in again
+        assert "unpark" in page.get("/journal").text
+    with serving(server, "viewer", redact=hide_arguments) as (page, _):
+        shown = page.get("/parked").text
+        assert "other" in shown
+        assert "secret" not in shown
+        assert "Put" not in shown
