@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from jobwire.application.client import Client
     from jobwire.application.config import CapsuleConfig, WorkerConfig
     from jobwire.application.current import current_job, report_progress
+    from jobwire.application.group import Group, GroupRun, group
     from jobwire.application.iterabletype import IterableOptions
     from jobwire.application.jobtype import JobType
     from jobwire.application.logs import JobFilter
@@ -82,6 +83,8 @@ __all__ = [
     "Cursor",
     "DuplicateJob",
     "Filter",
+    "Group",
+    "GroupRun",
     "Inspector",
     "InvalidArgument",
     "InvalidJob",
@@ -119,6 +122,7 @@ __all__ = [
     "WorkerConfig",
     "chain",
     "current_job",
+    "group",
     "iterables",
     "previous",
     "report_progress",
@@ -137,6 +141,8 @@ _HOMES = {
     "Client": "application.client",
     "Cursor": "protocol.iteration",
     "Filter": "inspect.filters",
+    "Group": "application.group",
+    "GroupRun": "application.group",
     "Inspector": "inspect.sync",
     "IterableOptions": "application.iterabletype",
     "Job": "protocol.payload",
@@ -154,6 +160,7 @@ _HOMES = {
     "WorkerConfig": "application.config",
     "chain": "application.chain",
     "current_job": "application.current",
+    "group": "application.group",
     "previous": "application.chain",
     "report_progress": "application.current",
 }

@@ -35,6 +35,7 @@ _TRACED = (
         f"integration/test_{name}.py"
         for name in (
             "chains",
+            "groups",
             "limits",
             "periodic",
             "pushing",

@@ -88,7 +88,7 @@ def push(client: jobwire.Client, request: dict[str, Any]) -> dict[str, Any]:
             for each in request["next"]
         ]
         jids = client.push_chain([Call(name, args, options, job), *following])
-        return {"jid": jids and jids[0]}
+        return {"jid": jids and next(iter(jids))}
     at = {"at": request["at"]} if "at" in request else {}
     jid = client.push(name, args, jid=jid, fields=job, **options, **at)
     if jid is None:

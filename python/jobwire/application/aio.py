@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 from jobwire.application.call import Call
@@ -273,7 +274,7 @@ class AsyncClient(AsyncClosing):
 
     async def push_chain(
         self, calls: Sequence[Call], *, at: When | None = None
-    ) -> list[str] | None:
+    ) -> dict[str, list[str]] | None:
         """Push jobs that run one after the other; `chain` makes them. [X-FLOW-1] [X-FLOW-2]
 
         Args:
@@ -281,21 +282,30 @@ class AsyncClient(AsyncClosing):
             at: When the first job runs, as for `push_in`. None: at once.
 
         Returns:
-            The job ids; None if middleware stopped one of the jobs, or if the first one is unique
-            and dropped. Nothing is written then.
+            The job ids, in order, each with the ids of its members if it is a group; None if
+            middleware stopped one of the jobs, or if the first one is unique and dropped. Nothing
+            is written then.
 
         Raises:
             InvalidJob, DuplicateJob, RedisTrouble: See `push`.
         """
         return await self.redis.run(self._producer.push_chain(calls, at))
 
-    async def chain_states(self, jids: Sequence[str]) -> list[StepState]:
+    async def chain_states(
+        self, jids: Sequence[str], members: Mapping[str, Sequence[str]] = MappingProxyType({})
+    ) -> list[StepState]:
         """Return the state of each job of a chain; see `ChainRun.states`."""
-        return await self.redis.run(self._producer.chain_states(jids))
+        return await self.redis.run(self._producer.chain_states(jids, members))
 
-    async def cancel_chain(self, jids: Sequence[str]) -> Cancellation:
+    async def group_states(self, jids: Sequence[str]) -> list[StepState]:
+        """Return the state of each job of a group; see `GroupRun.states`."""
+        return [end or "open" for end in await self.redis.run(self._producer.outcomes(jids))]
+
+    async def cancel_chain(
+        self, jids: Sequence[str], members: Mapping[str, Sequence[str]] = MappingProxyType({})
+    ) -> Cancellation:
         """Cancel all jobs of a chain that have not ended; see `ChainRun.cancel`. [X-CANCEL-1]"""
-        return await self.redis.run(self._producer.cancel_chain(jids))
+        return await self.redis.run(self._producer.cancel_chain(jids, members))
 
     async def write(self, jobs: Sequence[ReadyPayload], *, buffered: bool = True) -> None:
         """Write jobs that a push has made and something has kept since then.

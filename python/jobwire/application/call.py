@@ -20,6 +20,7 @@ class Call:
         fields: More payload fields.
         on_commit: False if the job is written at once even inside a database transaction.
         takes: Positions of arguments that get the result of the job before, in a chain. [X-FLOW-2]
+        members: For a group, its jobs; None for a job. [X-FLOW-8]
     """
 
     class_name: str
@@ -28,3 +29,4 @@ class Call:
     fields: Mapping[str, Any] | None = None
     on_commit: bool = True
     takes: tuple[int, ...] = ()
+    members: tuple[Call, ...] | None = None

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from jobwire.application.group import Group, GroupRun
 from jobwire.application.signature import PREVIOUS, Signature
 from jobwire.errors import InvalidJob
 from jobwire.protocol.chains import MAX_STEPS, StepState
@@ -24,13 +25,14 @@ previous: Any = PREVIOUS
 """In the arguments of `job.s(...)`: the result of the job before in the chain. [X-FLOW-2]"""
 
 
-def chain(*steps: Signature[Any] | Chain, keep_result: float = KEEP_S) -> Chain:
+def chain(*steps: Signature[Any] | Chain | Group[Any], keep_result: float = KEEP_S) -> Chain:
     """Return jobs that run one after the other, each when the one before has succeeded.
 
         chain(fetch.s(url), resize.s(previous, width=320), publish.s()).enqueue()
 
     Args:
-        *steps: Jobs with their arguments. A chain among them stands for its jobs.
+        *steps: Jobs with their arguments. A chain among them stands for its jobs. A group is one
+            step, whose result is the list of the results of its jobs.
         keep_result: Seconds to keep what each job returned or how it failed, unless its own options
             say that; `ChainRun` needs it.
 
@@ -38,11 +40,9 @@ def chain(*steps: Signature[Any] | Chain, keep_result: float = KEEP_S) -> Chain:
         TypeError: One of the steps is something else.
         InvalidJob: The jobs cannot be a chain. [X-FLOW-1] [X-FLOW-2]
     """
-    jobs = [
-        job
-        for index, step in enumerate(steps)
-        for job in (step.steps if isinstance(step, Chain) else (_checked(index, step),))
-    ]
+    like = next((step.like for step in steps if isinstance(step, Group) and step.like), None)
+    like = next((step for step in steps if isinstance(step, Signature)), like)
+    jobs = [job for index, step in enumerate(steps) for job in _jobs(index, step, like)]
     if not jobs:
         raise InvalidJob("X-FLOW-1", "chain", "has no job; give job.s(...) for each")
     if len(jobs) > MAX_STEPS:
@@ -65,12 +65,16 @@ def chain(*steps: Signature[Any] | Chain, keep_result: float = KEEP_S) -> Chain:
     )
 
 
-def _checked(index: int, step: object) -> Signature[Any]:
+def _jobs(index: int, step: object, like: Signature[Any] | None) -> Sequence[Signature[Any]]:
+    if isinstance(step, Chain):
+        return step.steps
+    if isinstance(step, Group):
+        return [step.step(like)]
     if not isinstance(step, Signature):
         raise TypeError(
             f"chain: job {index}: {step!r} is not a job with its arguments; write job.s(...)"
         )
-    return step
+    return [step]
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,11 +122,16 @@ class Chain:
     def _first(self) -> Signature[Any]:
         return self.steps[0]
 
-    def _run(self, jids: Sequence[str] | None) -> ChainRun | None:
-        if jids is None:
+    def _run(self, ids: Mapping[str, Sequence[str]] | None) -> ChainRun | None:
+        if ids is None:
             return None
         first = self._first
-        return ChainRun(first.app, tuple(jids), first.app.choose(first.redis))
+        groups = {
+            jid: tuple(members)
+            for (jid, members), step in zip(ids.items(), self.steps, strict=True)
+            if step.members is not None
+        }
+        return ChainRun(first.app, tuple(ids), first.app.choose(first.redis), groups)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,11 +142,13 @@ class ChainRun:
         app: The application.
         jids: The ids of the jobs, in order.
         redis: Name of their Redis; "": the default of the application.
+        members: The id of each group among the jobs, with the ids of its jobs.
     """
 
     app: Clients
     jids: Sequence[str]
     redis: str = ""
+    members: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.jids)
@@ -148,12 +159,22 @@ class ChainRun:
         `done`, `retry`, `dead`, `discarded`, `cancelled` and `expired` are outcomes, as in
         `Result.outcome`. `open`: the job waits in a queue or runs; or its outcome is not kept any
         more, because `keep_result` seconds have passed. `later`: it waits for the jobs before it.
+        A group is `open`, or has the state of a job of it that holds it up; see `group`.
         """
-        return self.app.client_of(self.redis).chain_states(self.jids)
+        return self.app.client_of(self.redis).chain_states(self.jids, self.members)
 
     async def astates(self) -> list[StepState]:
         """Return the state of each job; see `states`."""
-        return await self.app.aclient_of(self.redis).chain_states(self.jids)
+        return await self.app.aclient_of(self.redis).chain_states(self.jids, self.members)
+
+    def group(self, index: int) -> GroupRun:
+        """Return the group that is the job at `index`, to ask for the states of its jobs.
+
+        Raises:
+            KeyError: This job is not a group.
+        """
+        jid = self.jids[index]
+        return GroupRun(self.app, jid, self.members[jid], self.redis)
 
     def result(self, *, timeout: float | None = 0.0) -> Result | None:
         """Return what became of the last job; see `Client.result`.
@@ -172,8 +193,8 @@ class ChainRun:
         See `Client.cancel`. A dead job of the chain stays dead, and is refused if it is retried
         within a day.
         """
-        return self.app.client_of(self.redis).cancel_chain(self.jids)
+        return self.app.client_of(self.redis).cancel_chain(self.jids, self.members)
 
     async def acancel(self) -> Cancellation:
         """Cancel all jobs that have not ended; see `cancel`."""
-        return await self.app.aclient_of(self.redis).cancel_chain(self.jids)
+        return await self.app.aclient_of(self.redis).cancel_chain(self.jids, self.members)

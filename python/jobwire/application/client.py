@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 from jobwire.application.call import Call
@@ -291,7 +292,9 @@ class Client(Closing):
         """
         return self.redis.run(self._producer.push_many(calls))
 
-    def push_chain(self, calls: Sequence[Call], *, at: When | None = None) -> list[str] | None:
+    def push_chain(
+        self, calls: Sequence[Call], *, at: When | None = None
+    ) -> dict[str, list[str]] | None:
         """Push jobs that run one after the other; `chain` makes them. [X-FLOW-1] [X-FLOW-2]
 
         Args:
@@ -299,21 +302,30 @@ class Client(Closing):
             at: When the first job runs, as for `push_in`. None: at once.
 
         Returns:
-            The job ids; None if middleware stopped one of the jobs, or if the first one is unique
-            and dropped. Nothing is written then.
+            The job ids, in order, each with the ids of its members if it is a group; None if
+            middleware stopped one of the jobs, or if the first one is unique and dropped. Nothing
+            is written then.
 
         Raises:
             InvalidJob, DuplicateJob, RedisTrouble: See `push`.
         """
         return self.redis.run(self._producer.push_chain(calls, at))
 
-    def chain_states(self, jids: Sequence[str]) -> list[StepState]:
+    def chain_states(
+        self, jids: Sequence[str], members: Mapping[str, Sequence[str]] = MappingProxyType({})
+    ) -> list[StepState]:
         """Return the state of each job of a chain; see `ChainRun.states`."""
-        return self.redis.run(self._producer.chain_states(jids))
+        return self.redis.run(self._producer.chain_states(jids, members))
 
-    def cancel_chain(self, jids: Sequence[str]) -> Cancellation:
+    def group_states(self, jids: Sequence[str]) -> list[StepState]:
+        """Return the state of each job of a group; see `GroupRun.states`."""
+        return [end or "open" for end in self.redis.run(self._producer.outcomes(jids))]
+
+    def cancel_chain(
+        self, jids: Sequence[str], members: Mapping[str, Sequence[str]] = MappingProxyType({})
+    ) -> Cancellation:
         """Cancel all jobs of a chain that have not ended; see `ChainRun.cancel`. [X-CANCEL-1]"""
-        return self.redis.run(self._producer.cancel_chain(jids))
+        return self.redis.run(self._producer.cancel_chain(jids, members))
 
     def write(self, jobs: Sequence[ReadyPayload], *, buffered: bool = True) -> None:
         """Write jobs that a push has made and something has kept since then.

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack
 from jobwire.application.aio import AsyncClient
 from jobwire.application.client import Client
 from jobwire.application.clients import Clients
+from jobwire.application.group import KEEP_S, Group, make_group
 from jobwire.application.hooks import ExhaustedHook, RetryHook, check_hook
 from jobwire.application.iterabletype import IterableSpec
 from jobwire.application.middleware import is_async
@@ -177,13 +178,25 @@ class JobType(Generic[P, R]):
             except InvalidJob as error:
                 error.job_class = self.name
                 raise
+        return self._signature(copy.deepcopy(bound), takes)
+
+    def _signature(self, args: Sequence[Any] = (), takes: tuple[int, ...] = ()) -> Signature[R]:
         return Signature(
-            *(self.wire_class, copy.deepcopy(bound), self.defaults, self.fields, self.on_commit),
+            *(self.wire_class, args, self.defaults, self.fields, self.on_commit),
             takes=takes,
             app=self.app,
             name=self.name,
             redis=self.redis,
         )
+
+    def map(self, values: Iterable[Any], *, keep_result: float = KEEP_S) -> Group[R]:
+        """Return a group of one job for each value, its only argument: `job.map([1, 2])`.
+
+        Raises:
+            TypeError, InvalidJob: See `s` and `group`. [X-FLOW-8]
+        """
+        s: Any = self.s
+        return make_group(tuple(s(value) for value in values), keep_result, self._signature())
 
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> str | None:
         """Push a job to run now; return its id, or None if middleware stopped it.

@@ -27,7 +27,7 @@ from jobwire.errors import (
     RedisRefused,
     RedisUnreachable,
 )
-from jobwire.protocol import active_job, batches, cancelling, chains, progress, times
+from jobwire.protocol import active_job, batches, cancelling, chains, groups, progress, times
 from jobwire.protocol.arguments import StrictArgs, check_args
 from jobwire.protocol.batches import BATCH, CALLBACK
 from jobwire.protocol.chains import StepState
@@ -55,7 +55,7 @@ from jobwire.protocol.pushing import (
     push_members,
     replace,
 )
-from jobwire.protocol.results import Result, is_final, read
+from jobwire.protocol.results import Result, ResultOutcome, is_final, keep_seconds, read
 from jobwire.protocol.template import Template
 from jobwire.protocol.times import Generation, When
 from jobwire.protocol.unique import UNIQUE, Refused, Unique
@@ -440,8 +440,10 @@ class Producer:
                 refused.update((yield from self._given(jobs, on_commit)))
         return [None if jid in refused else jid for jid in results]
 
-    def push_chain(self, calls: Sequence[Call], at: When | None = None) -> Op[list[str] | None]:
-        """Push jobs that run one after the other; return their ids.
+    def push_chain(
+        self, calls: Sequence[Call], at: When | None = None
+    ) -> Op[dict[str, list[str]] | None]:
+        """Push jobs that run one after the other; return their ids, with those of members.
 
         Nothing is written, and the result is None, if middleware stopped one of the jobs, or the
         first one is unique and dropped. [X-FLOW-1] [X-FLOW-2]
@@ -453,6 +455,7 @@ class Producer:
         now = self._clock()
         moment = None if at is None else _moment(at, now=now, soon=True)
         jobs: list[ReadyPayload] = []
+        ids: dict[str, list[str]] = {}
         for index, call in enumerate(calls):
             job = yield from self.make(
                 call, now=now, at=None if index else moment, index=index, alone=False
@@ -464,6 +467,19 @@ class Producer:
                 raise _with_class(
                     call.class_name, InvalidJob("X-FLOW-1", f"job {index}: unique", problem)
                 )
+            members = yield from self._members(call, now)
+            if members is None:
+                return None
+            if call.members is not None:
+                text = groups.grouped(
+                    job.text,
+                    [
+                        chains.waiting(member.text, one.takes)
+                        for member, one in zip(members, call.members, strict=True)
+                    ],
+                )
+                job = msgspec.structs.replace(job, text=text)
+            ids[job.jid] = [member.jid for member in members]
             jobs.append(job)
         first, options = calls[0], calls[0].options
         following = [
@@ -478,20 +494,63 @@ class Producer:
         if refused:
             _dropped(first.class_name, options, refused[whole.jid])
             return None
-        return [job.jid for job in jobs]
+        return ids
 
-    def chain_states(self, jids: Sequence[str]) -> Op[list[StepState]]:
-        """Return the state of each job of a chain, from their results."""
+    def _members(self, call: Call, now: float) -> Op[list[ReadyPayload] | None]:
+        """Make the members of a group; return None if middleware stopped one. [X-FLOW-8]"""
+        made: list[ReadyPayload] = []
+        for index, member in enumerate(call.members or ()):
+            keep = max(groups.KEEP_S, keep_seconds(member.options.get("keep_result")))
+            wanted = replace_call(member, options={**member.options, "keep_result": keep})
+            job = yield from self.make(wanted, now=now, index=index, alone=False)
+            if job is None:
+                return None
+            if job.lock is not None and job.lock.at_push:
+                problem = (
+                    f"a job with the scope {job.lock.scope} cannot be in a group; use the scope "
+                    "while_running, or options(unique=None)"
+                )
+                raise _with_class(member.class_name, InvalidJob("X-FLOW-8", "unique", problem))
+            made.append(job)
+        return made
+
+    def outcomes(self, jids: Sequence[str]) -> Op[list[ResultOutcome | None]]:
+        """Return how jobs have ended, from their results; None for one that keeps none."""
+        if not jids:
+            return []
         if self._transport.overrides:
             texts = [self._transport.overrides[-1].result(jid) for jid in jids]
         else:
             texts = yield command("MGET", *map(self.keys.result, jids))
         results = [text and read(jid, text) for jid, text in zip(jids, texts, strict=True)]
-        return chains.states([result.outcome if result else None for result in results])
+        return [result.outcome if result else None for result in results]
 
-    def cancel_chain(self, jids: Sequence[str]) -> Op[Cancellation]:
-        """Cancel all jobs of a chain; return the place of the open one. [X-CANCEL-1]"""
-        states = yield from self.chain_states(jids)
+    def chain_states(
+        self, jids: Sequence[str], members: Mapping[str, Sequence[str]]
+    ) -> Op[list[StepState]]:
+        """Return the state of each job of a chain, from their results.
+
+        Args:
+            jids: The jobs.
+            members: Id of each group among these, with the ids of its members.
+        """
+        inside = [jid for jids in members.values() for jid in jids]
+        ends = dict(
+            zip([*jids, *inside], (yield from self.outcomes([*jids, *inside])), strict=True)
+        )
+        states = chains.states([ends[jid] for jid in jids])
+        return [
+            groups.state([ends[member] for member in members.get(jid, ())])
+            if state == "open"
+            else state
+            for jid, state in zip(jids, states, strict=True)
+        ]
+
+    def cancel_chain(
+        self, jids: Sequence[str], members: Mapping[str, Sequence[str]]
+    ) -> Op[Cancellation]:
+        """Cancel all jobs of a chain; return the place of the open one. [X-CANCEL-1] [X-FLOW-13]"""
+        states = yield from self.chain_states(jids, members)
         current = next(
             (jid for jid, it in zip(jids, states, strict=True) if it != "done"), jids[-1]
         )
@@ -500,7 +559,14 @@ class Producer:
         now = self._clock()
         # All at once, so that the next one does not start if that one ends meanwhile. With one
         # time for both, because a job that the mark ended was running at that time.
-        yield cancelling.mark(self.keys, jids, now=now)
+        inside = [jid for jids in members.values() for jid in jids]
+        yield cancelling.mark(self.keys, [*jids, *inside], now=now)
+        for jid in members:
+            # After the mark: a group that has not started by then does not start any more.
+            queue: bytes | None = yield command("HGET", self.keys.batch(jid), "queue")
+            if queue is not None:
+                batch = batches.Membership(jid, queue.decode("utf-8", "replace"))
+                yield from self.end_batch(batch, "cancelled")
         return (yield from cancelling.cancel(self.keys, current, now=now))
 
     def open_batch(self, batch_id: str, callbacks: Mapping[str, Call], description: str) -> Op[str]:

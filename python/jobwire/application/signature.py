@@ -49,6 +49,8 @@ class Signature(Call, Generic[R_co]):
     redis: str = ""
 
     def __repr__(self) -> str:
+        if self.members is not None:
+            return f"group({', '.join(map(repr, self.members))})"
         args = [PREVIOUS if at in self.takes else value for at, value in enumerate(self.args)]
         return f"{self.name}.s({', '.join(map(repr, args))})"
 

@@ -13,11 +13,12 @@ import msgspec
 from jobwire.errors import MalformedPayload, ResultError
 from jobwire.protocol.outcome import NextJob
 from jobwire.protocol.payload import decode, edit
-from jobwire.protocol.results import ResultOutcome, value_members
+from jobwire.protocol.results import Members, ResultOutcome, value_members
 
 __all__ = [
     *("BEFORE", "MAX_STEPS", "NEXT", "TAKES", "Step", "StepState"),
-    *("chained", "next_job", "states", "steps", "waiting"),
+    *("WaitingJob", "chained", "filled", "next_job", "passed_on", "read_waiting"),
+    *("states", "steps", "waiting"),
 ]
 
 NEXT = "jw_next"  # the payloads of the jobs that follow, in order [X-FLOW-1]
@@ -40,7 +41,9 @@ class _Carrier(msgspec.Struct):
     jw_before: list[msgspec.Raw] = []
 
 
-class _Step(msgspec.Struct):
+class WaitingJob(msgspec.Struct):
+    """A job that another one carries, as far as its push needs it. [X-FLOW-1] [X-FLOW-2]"""
+
     class_: str = msgspec.field(name="class")
     jid: str
     queue: str
@@ -49,7 +52,7 @@ class _Step(msgspec.Struct):
 
 
 _decode_carrier = msgspec.json.Decoder(_Carrier).decode
-_decode_step = msgspec.json.Decoder(_Step).decode
+read_waiting = msgspec.json.Decoder(WaitingJob).decode
 _decode_args = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 
@@ -93,18 +96,11 @@ def next_job(text: bytes, value: object, *, now: float) -> NextJob | None:
         if not carrier.jw_next:
             return None
         raw, *rest = carrier.jw_next
-        step = _decode_step(raw)
+        step = read_waiting(raw)
         changes: dict[str, Any] = {}
         if step.jw_takes:
-            args = _decode_args(step.args)
-            result = _value(step, value)
-            for position in step.jw_takes:
-                if not 0 <= position < len(args):
-                    raise MalformedPayload(
-                        "X-FLOW-2", f"{NEXT}[0]", f"{TAKES} names args[{position}], which is absent"
-                    )
-                args[position] = result
-            changes["args"] = args
+            result = passed_on(f"the next job, {step.class_},", value)[len(_VALUE) :]
+            changes["args"] = filled(step, msgspec.Raw(result), f"{NEXT}[0]")
     except msgspec.MsgspecError as error:
         raise MalformedPayload("X-FLOW-1", NEXT, str(error)) from None
     changes["enqueued_at"] = now
@@ -114,12 +110,43 @@ def next_job(text: bytes, value: object, *, now: float) -> NextJob | None:
     return NextJob(step.queue, edit(bytes(raw), changes, drop=(TAKES,)))
 
 
-def _value(step: _Step, value: object) -> msgspec.Raw:
+def filled(step: WaitingJob, result: msgspec.Raw, at: str) -> list[msgspec.Raw]:
+    """Return the arguments of a job with the result of the one before. [X-FLOW-3]
+
+    Args:
+        step: The job.
+        result: The result.
+        at: Place of the job, for errors.
+
+    Raises:
+        MalformedPayload: It has no such argument.
+        msgspec.MsgspecError: Its arguments are not a list.
+    """
+    args = _decode_args(step.args)
+    for position in step.jw_takes:
+        if not 0 <= position < len(args):
+            raise MalformedPayload(
+                "X-FLOW-2", at, f"{TAKES} names args[{position}], which is absent"
+            )
+        args[position] = result
+    return args
+
+
+def passed_on(to: str, value: object) -> Members:
+    """Return a result that another job needs. [X-FLOW-6] [X-FLOW-12]
+
+    Args:
+        to: That job, for errors.
+        value: What the job returned.
+
+    Raises:
+        ResultError: JSON has no type for it, or it is too large.
+    """
     members = value_members(value)
     if not members.startswith(_VALUE):
         problem = msgspec.json.decode(b"{" + members + b"}")["problem"]
-        raise ResultError(f"the next job, {step.class_}, cannot get the result: {problem}")
-    return msgspec.Raw(members[len(_VALUE) :])
+        raise ResultError(f"{to} cannot get the result: {problem}")
+    return members
 
 
 class Step(NamedTuple):

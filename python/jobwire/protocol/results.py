@@ -26,6 +26,7 @@ __all__ = [
     "ResultToStore",
     "failure_members",
     "is_final",
+    "json_members",
     "keep_of",
     "keep_seconds",
     "read",
@@ -139,6 +140,11 @@ def value_members(value: object) -> Members:
         return _problem(f"{error.field}: {error.problem}")
     except (ValueError, RecursionError) as error:  # an integer of more than 4,300 digits
         return _problem(str(error))
+    return json_members(text)
+
+
+def json_members(text: bytes) -> Members:
+    """Return a value that is JSON already, or the reason why it is not kept. [X-RESULT-6]"""
     if len(text) > MAX_RESULT_BYTES:
         return _problem(
             f"the value has {len(text):,} bytes as JSON, the limit is {MAX_RESULT_BYTES:,}; "

@@ -20,11 +20,12 @@ from jobwire.application.iterabletype import IterableSpec
 from jobwire.application.jobtype import JobType
 from jobwire.protocol import active_job, times
 from jobwire.protocol.batches import BATCH, HowEnded, membership
-from jobwire.protocol.chains import NEXT, next_job
+from jobwire.protocol.chains import NEXT, next_job, passed_on
+from jobwire.protocol.groups import GROUP_CLASS, gathered, gives, start, to_gather
 from jobwire.protocol.normalize import ReadyPayload
 from jobwire.protocol.payload import Job, decode, edit, encode
 from jobwire.protocol.progress import JobProgress
-from jobwire.protocol.results import keep_of, result_to_store, value_members
+from jobwire.protocol.results import KEEP, keep_of, result_to_store, value_members
 from jobwire.protocol.times import When
 from jobwire.protocol.unique import UNIQUE, Lock, Refused, lock_of
 from jobwire.testing.batches import BatchStore, how_ended
@@ -85,6 +86,7 @@ class Jobs:
     def __init__(self, app: App) -> None:
         self.cancelled: list[str] = []
         self.batches = BatchStore()
+        self._started: dict[str, list[ReadyPayload]] = {}  # members of groups, by group
         self._app = app
         self._bridge = app.transport.bridge
         self._loop = AsyncLoop() if self._bridge is None else _BridgedLoop(self._bridge)
@@ -310,7 +312,7 @@ class Jobs:
     def _next(self, scheduled: bool, count: int, limit: int) -> EnqueuedJob | None:
         self._settle()
         with self._lock:
-            known = [job for job in self._waiting if self._app.find(job.fields) is not None]
+            known = [job for job in self._waiting if self._is_known(job)]
             now = [job for job in known if job.at is None]
             later = [job for job in known if job.at is not None] if scheduled else []
             following = now[0] if now else min(later, key=_due, default=None)
@@ -330,10 +332,31 @@ class Jobs:
         self._waiting = [waiting for waiting in self._waiting if waiting is not job]
         self._performed.append(job)
 
+    def _is_known(self, job: EnqueuedJob) -> bool:
+        return job.class_name == GROUP_CLASS or self._app.find(job.fields) is not None
+
     def _compiled(self, job: Job, loop: AsyncLoop) -> CompiledJob:
         self._ran[job.jid] = job
         # Compiled for each job, so that middleware that a test has just added takes effect.
-        return JobTable(self._app, loop, None, _StatelessIterations()).find(job)
+        iterations = _StatelessIterations()
+        return JobTable(self._app, loop, None, iterations, groups=self._group).find(job)
+
+    def _group(self, job: Job) -> None:
+        """Start or end a group. [X-FLOW-9] [X-FLOW-11]"""
+        ids = to_gather(job.text)
+        if ids is not None:
+            job.value = gathered(ids, [self._results.get(jid) for jid in ids])
+            return
+        group = start(job.text, job.queue, now=time.time(), generation=_generation(job))
+        queue, text = group.end
+        end = ReadyPayload(group.jid, queue, None, text)
+        members = [ReadyPayload(jid, to.queue, None, to.text) for jid, to in group.members]
+        self.batches.make(group.jid, {"on_success": end}, queue, "group")
+        self.batches.add(group.jid, members)
+        self.batches.end(group.jid, "closed")
+        self._started[group.jid] = members
+        job.fields.pop(NEXT, None)
+        job.fields.pop(KEEP, None)
 
     def _perform(self, enqueued: EnqueuedJob) -> list[EnqueuedJob]:
         """Run a job; return those that follow it in a chain or a batch, which wait now."""
@@ -414,18 +437,21 @@ class Jobs:
         if NEXT in job.fields:
             now = times.stamp(time.time(), _generation(job))
             following = next_job(job.text, job.value, now=now)
+        if gives(job.fields):
+            job.value = passed_on("its group", job.value)
         keep = keep_of(job, compiled.keep)
         if keep and job.jid is not None:
             members = value_members(job.value)
             self._results[job.jid] = result_to_store(
                 job.jid, keep, "done", members, now=time.time()
             ).text
-        callbacks = self._end_member(job, "done")
+        pushed, _ = self._collect(self._started.pop(job.jid or "", []))
+        pushed += self._end_member(job, "done")
         if following is None:
-            return callbacks
+            return pushed
         jid = str(decode(following.text, "").jid)
         waiting, _ = self._collect([ReadyPayload(jid, following.queue, None, following.text)])
-        return waiting + callbacks
+        return waiting + pushed
 
 
 class _InlineJobs(Jobs):
@@ -448,7 +474,7 @@ class _InlineJobs(Jobs):
     def _takes(self, job: EnqueuedJob) -> bool:
         with self._lock:
             # An earlier job of the same bulk may have run or cleared it.
-            if self._app.find(job.fields) is None or job not in self._waiting:
+            if not self._is_known(job) or job not in self._waiting:
                 return False
             self._take(job)
             return True

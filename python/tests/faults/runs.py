@@ -24,8 +24,10 @@ import redis
 
 from harness.servers import Reaper, Server, valkey_program, wait_until
 from jobwire.application.config import FetchMode
-from jobwire.protocol import chains
+from jobwire.protocol import chains, groups
 from jobwire.protocol.limits import described
+from jobwire.protocol.payload import edit
+from jobwire.protocol.results import KEEP
 from jobwire_conformance.judge.stream import script_or_command
 from jobwire_conformance.wire.call import Call
 from jobwire_conformance.wire.faults import FAULTS, action_of
@@ -421,6 +423,7 @@ class Run:
     def _seed(self) -> None:
         now = time.time()
         following: dict[int, list[bytes]] = {}
+        members: list[bytes] = []
         first = 0
         for number, (seed, jid) in enumerate(zip(self.scenario.seeds, self._jobs, strict=True)):
             if seed.place == "chain":
@@ -428,6 +431,13 @@ class Run:
                 following.setdefault(first, []).append(chains.waiting(text, ()))
             else:
                 first = number
+            if seed.place == "group":
+                text = edit(_payload(seed.kind or "", jid, "ab"[number % 2]), {KEEP: groups.KEEP_S})
+                members.append(chains.waiting(text, ()))
+        if members:
+            job = {"class": groups.GROUP_CLASS, "args": [], "jid": GROUP, "queue": "a"}
+            text = groups.grouped(json.dumps(job).encode(), members)
+            self.client.lpush("queue:a", chains.chained(text, following.pop(first, [])))
         for number, (seed, jid) in enumerate(zip(self.scenario.seeds, self._jobs, strict=True)):
             name = "ab"[number % 2]
             text = seed.raw if seed.kind is None else _payload(seed.kind, jid, name)
@@ -556,6 +566,7 @@ class Run:
 
 
 PRIVATE = "jobwire:private:"
+GROUP = "f" * 24  # the id of the group of a scenario
 
 
 def _payload(kind: str, jid: str, name: str) -> bytes:

@@ -19,7 +19,7 @@ __all__ = ["OWNERS", "SCENARIOS", "Scenario", "Seed"]
 OWNERS = "jobwire:owners"
 AMPLE = 60.0  # seconds for steps of milliseconds, or of seconds on a busy machine
 
-Place = Literal["queue", "schedule", "orphan", "unknown", "chain"]
+Place = Literal["queue", "schedule", "orphan", "unknown", "chain", "group"]
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,8 @@ class Seed:
         kind: Its class, one of `jobs`; None for a payload that is not a job.
         place: Its place. An orphan is held by a process that died. An unknown one is put into the
             private hash of the process under test, as by a fetch that the server carried out late.
-            A job of the place `chain` follows the one before it in the list.
+            A job of the place `chain` follows the one before it in the list. Jobs of the place
+            `group` are members of one group.
         raw: The payload, if it is not a job.
     """
 
@@ -180,6 +181,16 @@ SCENARIOS: dict[str, Scenario] = {
                 *(Seed("Async"), Seed("Async", "chain")),
             ],
             certain=("fetch.lua", "finish.lua", "promote.lua", "done.lua"),
+        ),
+        Scenario(
+            "group",
+            "jobs run side by side, and the last one leads to the job after them",
+            [
+                *(Seed(place="group"), Seed("Flaky", "group"), Seed("Async", "group")),
+                Seed(place="chain"),
+            ],
+            basic=False,
+            certain=("fetch.lua", "batch_start.lua", "finish.lua", "promote.lua", "done.lua"),
         ),
         Scenario(
             "retry",

@@ -34,6 +34,7 @@ from jobwire.protocol.foreign import (
     ForeignPolicy,
     announces,
 )
+from jobwire.protocol.groups import GROUP_CLASS
 from jobwire.protocol.payload import VERSION, Job
 from jobwire.protocol.results import KEEP, keep_seconds
 from jobwire.protocol.wire import Command
@@ -150,6 +151,7 @@ class JobTable:
         foreign: The policies of features of other products that differ from the default.
         parks_unknown: True to set jobs of unknown classes aside. [X-PARK-2]
         hand_over: Patterns of unknown classes to the queues whose workers run them. [X-CLASS-4]
+        groups: Runs groups, which are jobs that no application registers. [X-FLOW-9]
     """
 
     def __init__(
@@ -162,6 +164,7 @@ class JobTable:
         *,
         parks_unknown: bool = False,
         hand_over: Mapping[str, str] = MappingProxyType({}),
+        groups: _Call | None = None,
     ) -> None:
         self._app = app
         self._jobs = app.jobs
@@ -181,6 +184,7 @@ class JobTable:
             del self._foreign["encrypt"]
         self._parks_unknown = parks_unknown
         self._hand_over = hand_over
+        self._groups = None if groups is None else CompiledJob(None, groups)
         self._told: set[str] = set()  # reasons that are in the log
 
     def find(self, job: Job) -> CompiledJob:
@@ -197,6 +201,8 @@ class JobTable:
         compiled = self._known.get(job.class_name)
         if compiled is None:
             definition = self._app.find(job.fields)
+            if definition is None and job.class_name == GROUP_CLASS and self._groups is not None:
+                return self._groups
             if definition is None:
                 # It is not kept, because there is no limit to the number of unknown names. It has
                 # no middleware, because middleware might skip a job that must fail. [EXEC-2]

@@ -33,11 +33,12 @@ from jobwire.errors import (
 )
 from jobwire.protocol import steps
 from jobwire.protocol.batches import BATCH, membership
-from jobwire.protocol.chains import NEXT, next_job
+from jobwire.protocol.chains import NEXT, next_job, passed_on
 from jobwire.protocol.classes import hand_over
 from jobwire.protocol.dead_set import dead_place
 from jobwire.protocol.expiry import EXPIRES_AT, is_late, snoozed, snoozes
 from jobwire.protocol.foreign import UNKNOWN, park
+from jobwire.protocol.groups import gives
 from jobwire.protocol.iteration import Interrupted
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.metrics import ThreadMetrics
@@ -138,7 +139,7 @@ class OutcomePolicy:
             if job.steps is not None and job.jid is not None:
                 after = (*after, steps.forget(self.keys, job.jid))
             following: NextJob | None = None
-            if error is None and NEXT in job.fields:
+            if error is None and (NEXT in job.fields or BATCH in job.fields):
                 try:
                     following = self._following(execution)
                 except (MalformedPayload, ResultError) as problem:
@@ -190,7 +191,12 @@ class OutcomePolicy:
 
         Raises:
             MalformedPayload, ResultError: See `chains.next_job`. The job fails. [X-FLOW-6]
+                A member of a group fails here as well. [X-FLOW-12]
         """
+        if gives(execution.job.fields):
+            execution.job.value = passed_on("its group", execution.job.value)
+        if NEXT not in execution.job.fields:
+            return None
         now = stamp(time.time(), self.generation())
         return next_job(execution.held.text, execution.job.value, now=now)
 

@@ -49,6 +49,7 @@ from jobwire.worker.base.ticker import Ticker
 from jobwire.worker.base.timings import DEFAULT_TIMINGS, Timings
 from jobwire.worker.execute.compiled_job import CancelledIds, JobTable
 from jobwire.worker.execute.event_loop import CLEANUP_TIMEOUT_S, AsyncLoop
+from jobwire.worker.execute.grouping import Groups
 from jobwire.worker.execute.hand_over import HandOver
 from jobwire.worker.execute.iterating import Iterations
 from jobwire.worker.execute.limiting import Limits
@@ -142,6 +143,7 @@ class Launcher:
             *(app, self._loop, self._isolation, iterations, config.foreign),
             parks_unknown=config.unknown_jobs == "park",
             hand_over=config.hand_over,
+            groups=Groups(self._redis, self._keys, lambda: self._generation).run,
         )
         ended_progress = EndedProgress()
         self._limits = Limits(self._redis, self._keys, lease=timings.slot_lease)

@@ -15,7 +15,7 @@ from jobwire.connection import resources
 from jobwire.connection.sync import SyncRedis
 from jobwire.ops import Operations
 from jobwire.periodic.schedule import load, set_enabled
-from jobwire.protocol import periodic, permissions
+from jobwire.protocol import groups, periodic, permissions
 from jobwire.protocol.batches import EVENTS, Membership, create, script_end
 from jobwire.protocol.cancelling import cancel
 from jobwire.protocol.dead_set import DeadSetLimits
@@ -147,6 +147,14 @@ def a_member(shell: Shell) -> Op[Any]:
     return push_members(KEYS, "b", [members(shell)])
 
 
+def a_group(shell: Shell) -> Op[Any]:
+    text = (
+        b'{"class":"Jobwire::Group","jid":"g","queue":"after","args":[],"jw_group":['
+        b'{"class":"A","jid":"j","queue":"q","args":[]},{"class":"A","jid":"k","queue":"r"}]}'
+    )
+    return one(groups.script_start(KEYS, groups.start(text, "after", now=NOW, generation=8), NOW))
+
+
 def a_member_deleted(shell: Shell) -> Op[Any]:
     shell.run(push_members(KEYS, "b", [members(shell)]))
     shell.run(one(script_end(KEYS, IN_BATCH, "closed", at="1")))
@@ -201,6 +209,7 @@ ACTS: dict[str, Callable[[Shell], Op[Any]]] = {
     "lock": a_unique_push,
     "unlock": a_unique_deletion,
     "batch_add": a_member,
+    "batch_start": a_group,
     "batch_end": a_member_deleted,
     "kill": a_kill,
     "kill_member": a_member_killed,
