@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
-from typing import TypeVar
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
 from jobwire.application.producer import GenerationSetting
 from jobwire.application.redis_url import find_address
@@ -24,9 +24,10 @@ from jobwire.inspect.progress import IterationState
 from jobwire.inspect.sets import Action, Progress, Swept
 from jobwire.inspect.summary import Day, QueueSummary, Stats
 from jobwire.inspect.walking import ListWalk, Scan, Walk
-from jobwire.protocol import cancelling, heartbeat, metrics
+from jobwire.protocol import cancelling, groups, heartbeat, metrics
 from jobwire.protocol.batches import BatchStatus, read_status
 from jobwire.protocol.dead_set import DeadSetLimits
+from jobwire.protocol.groups import Member
 from jobwire.protocol.iteration import Cancellation
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.progress import JobProgress
@@ -361,6 +362,10 @@ class AsyncInspector(AsyncClosing):
     async def progress(self, jids: Sequence[str]) -> dict[str, JobProgress]:
         """Return the progress of those of these jobs that have reported it. [X-PROG-6]"""
         return await self._run(progress.reported(self._keys, jids))
+
+    async def group_members(self, fields: Mapping[str, Any]) -> list[Member]:
+        """Return the members of the group that a job is or belongs to, from its payload fields."""
+        return await self._run(groups.read_members(self._keys, fields))
 
     async def all_iterations(self) -> AsyncIterator[IterationState]:
         """Go through all states of iterable jobs. Looks at every key in the database."""

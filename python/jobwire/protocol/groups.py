@@ -13,19 +13,20 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 from jobwire.errors import MalformedPayload, ResultError
-from jobwire.protocol.batches import BATCH, CALLBACK, KEPT_S
+from jobwire.protocol.batches import BATCH, CALLBACK, KEPT_S, membership
 from jobwire.protocol.chains import TAKES, StepState, WaitingJob, filled, read_waiting
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.normalize import FAILURE_FIELDS
 from jobwire.protocol.outcome import NextJob
 from jobwire.protocol.payload import decode, edit
-from jobwire.protocol.results import Members, ResultOutcome, json_members
+from jobwire.protocol.results import Members, ResultOutcome, json_members, read
 from jobwire.protocol.times import Generation, stamp
-from jobwire.protocol.wire import Arg, Script
+from jobwire.protocol.wire import Arg, Op, Script, command
 
 __all__ = [
-    *("GATHERS", "GROUP", "GROUP_CLASS", "KEEP_S", "MAX_MEMBERS", "Start"),
-    *("gathered", "gives", "grouped", "member_ids", "script_start", "start", "state", "to_gather"),
+    *("GATHERS", "GROUP", "GROUP_CLASS", "KEEP_S", "MAX_MEMBERS", "Member", "Start"),
+    *("gathered", "gives", "grouped", "member_ids", "read_members", "script_start", "start"),
+    *("state", "to_gather"),
 ]
 
 GROUP_CLASS = "Jobwire::Group"
@@ -196,6 +197,42 @@ def gathered(ids: Sequence[str], texts: Sequence[bytes | None]) -> Members:
             )
         values.append(value)
     return json_members(b"[" + b",".join(values) + b"]")
+
+
+class Member(NamedTuple):
+    """A member of a group, for people who look at one of its jobs.
+
+    Attributes:
+        jid: Its id.
+        state: Its outcome; `open`: it waits or runs, or its result is not kept any more; `later`:
+            the group has not started.
+    """
+
+    jid: str
+    state: StepState
+
+
+def read_members(keys: Keys, fields: Mapping[str, Any]) -> Op[list[Member]]:
+    """Return the members of the group that a job is or belongs to, in order.
+
+    None are known for a member of a group whose end was pushed: then all have succeeded.
+
+    Args:
+        keys: Key names.
+        fields: Of the payload of the job.
+    """
+    ids = member_ids(fields)
+    if gives(fields) and (member := membership(fields.get(BATCH))) is not None:
+        end: bytes | None = yield command("HGET", keys.batch(member.batch), "on_success")
+        ids = [] if end is None else to_gather(end) or []
+    if not ids or GROUP in fields:
+        return [Member(jid, "later") for jid in ids]
+    texts: list[bytes | None] = yield command("MGET", *map(keys.result, ids))
+    results = [text and read(jid, text) for jid, text in zip(ids, texts, strict=True)]
+    return [
+        Member(jid, result.outcome if result else "open")
+        for jid, result in zip(ids, results, strict=True)
+    ]
 
 
 def state(outcomes: Sequence[ResultOutcome | None]) -> StepState:

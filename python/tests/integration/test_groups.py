@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import threading
+import time
 from collections.abc import Sequence
+from contextlib import closing
 from typing import Any
 
 import pytest
+from starlette.testclient import TestClient
 
 from harness.servers import Server, wait_until
 from jobwire import (
@@ -24,7 +28,9 @@ from jobwire import (
     testing,
 )
 from jobwire.application.config import FetchMode
+from jobwire.cli.inspect.views import one_job
 from jobwire.protocol.groups import gathered, member_ids, start, to_gather
+from jobwire.web import Visitor, WebApp
 from tests.integration.clients import everything
 from tests.workers import running
 
@@ -145,6 +151,36 @@ def test_a_dead_member_holds_the_group_up_and_its_retry_resumes_it(
     assert its.totals == [[2, 4, 6]]
     assert sorted(its.ran) == [1, 2, 2, 3]
     assert payloads(server, "dead") == []
+
+
+def test_people_see_the_jobs_of_a_group(server: Server) -> None:
+    """On the page and in the terminal: from the group before its start, and from a member."""
+    its = Jobs()
+    its.broken = {2}
+    its.app.connect(server.url)
+    run = its.double.map([1, 2]).enqueue()
+    assert run is not None
+    one, two = run
+    with Inspector(server.url) as inspector:
+        waiting = inspector.find_job("default", run.jid)
+        assert waiting is not None
+        assert inspector.group_members(waiting.fields) == [(one, "later"), (two, "later")]
+        with running(its.app, server):
+            wait_until(lambda: run.states() == ["done", "dead"])
+        (dead,) = inspector.entries("dead")
+        members = inspector.group_members(dead.fields)
+        assert members == [(one, "done"), (two, "dead")]
+        shown = [row[1] for row in one_job(dead, None, time.time(), None, members).items]
+        at = shown.index(f"1. {one} (done)")
+        assert shown[at + 1] == f"2. {two} (dead, this job)"
+        assert inspector.group_members({}) == []
+        server.client().delete(f"jobwire:batch:{run.jid}")
+        assert inspector.group_members(dead.fields) == []
+    server.client().hset(f"jobwire:batch:{run.jid}", "on_success", f'{{"jw_gathers":["{two}"]}}')
+    web = WebApp(server.url, authorize=lambda request: Visitor("ada", "operator"))
+    with closing(web), TestClient(web) as browser:
+        html = browser.get(f"/jobs/{two}").text
+    assert re.search(rf'<li aria-current="step">.*{two}</a> dead, this job</li>', html)
 
 
 def test_a_start_that_is_repeated_pushes_nothing(server: Server) -> None:

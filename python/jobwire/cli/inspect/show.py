@@ -148,7 +148,8 @@ def job(
         states = inspector.iterations([jid])
         state = states[0] if states else None
         progress = inspector.progress([jid]).get(jid)
-        output.show(views.one_job(entry, state, time.time(), progress), as_json=False)
+        members = inspector.group_members(entry.fields)
+        output.show(views.one_job(entry, state, time.time(), progress, members), as_json=False)
     return EXIT_OK
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from msgspec.structs import asdict
@@ -25,6 +25,7 @@ from jobwire.inspect.formats import clean, cut, duration, iso, plain
 from jobwire.ops import Operations
 from jobwire.protocol.batches import BatchStatus
 from jobwire.protocol.chains import steps
+from jobwire.protocol.groups import Member
 from jobwire.protocol.metrics import BOUNDS, Totals
 from jobwire.protocol.progress import JobProgress
 from jobwire.protocol.times import Generation
@@ -201,7 +202,11 @@ def parked(operations: Operations, only: Filter, reason: str | None, now: float)
 
 
 def one_job(
-    entry: Entry, state: IterationState | None, now: float, progress: JobProgress | None = None
+    entry: Entry,
+    state: IterationState | None,
+    now: float,
+    progress: JobProgress | None = None,
+    members: Sequence[Member] = (),
 ) -> Table:
     """Show all details of one job."""
     facts: list[tuple[str, Cell]] = [
@@ -248,6 +253,10 @@ def one_job(
         facts.append(
             ("" if number > 1 else "chain", clean(f"{number}. {step.class_name} ({here})"))
         )
+    for number, member in enumerate(members, 1):
+        here = ", this job" if member.jid == entry.jid else ""
+        shown = clean(f"{number}. {member.jid} ({member.state}{here})")
+        facts.append(("" if number > 1 else "group", shown))
     if entry.problem:
         facts.append(("problem", Styled(clean(entry.problem), "red")))
     facts.append(("payload", clean(entry.text)))

@@ -6,7 +6,7 @@ import copy
 import itertools
 import secrets
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Self, TypeVar
@@ -49,6 +49,7 @@ from jobwire.inspect.filters import Filter
 from jobwire.inspect.locks import UniqueLock
 from jobwire.inspect.progress import reported
 from jobwire.inspect.sync import Inspector
+from jobwire.protocol.groups import Member, read_members
 from jobwire.protocol.iteration import Cancellation
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.periodic_entry import DEFAULT_NAMESPACE
@@ -224,6 +225,10 @@ class Operations:
     def progress(self, jid: str) -> JobProgress | None:
         """Return what a job has reported last about its progress; None if there is nothing."""
         return self._run(reported(self._keys, [jid])).get(jid)
+
+    def group_members(self, fields: Mapping[str, object]) -> list[Member]:
+        """Return the members of the group that a job is or belongs to, from its payload fields."""
+        return self._run(read_members(self._keys, fields))
 
     def given_up(self) -> list[str]:
         """Return the processes without a heartbeat for so long that others have taken their jobs.

@@ -17,6 +17,7 @@ from jobwire.console.web.redaction import HIDDEN, hide_arguments
 from jobwire.inspect.entry import QUEUE, Entry
 from jobwire.protocol.batches import BATCH, batch_of
 from jobwire.protocol.chains import BEFORE, NEXT, steps
+from jobwire.protocol.groups import GATHERS, GROUP
 from jobwire.protocol.limits import LIMIT, limit_of
 
 __all__ = ["show", "show_entry"]
@@ -27,7 +28,7 @@ MAX_LINES = 100  # of a backtrace
 KNOWN = {
     *("class", "args", "jid", "queue", "retry", "created_at", "enqueued_at", "failed_at"),
     *("retried_at", "retry_count", "error_class", "error_message", "error_backtrace", "tags"),
-    *("wrapped", "display_class", "at", BATCH, BEFORE, NEXT),
+    *("wrapped", "display_class", "at", BATCH, BEFORE, NEXT, GROUP, GATHERS),
 }
 
 
@@ -108,6 +109,7 @@ def _page(context: RequestContext, jid: str, explained: Explanation) -> Page:
             "chain": steps(fields),
             "batch": batch_of(fields),
             "limit": limit_of(fields.get(LIMIT)),
+            "members": context.operations.group_members(fields),
             "result": stored,
             "progress": context.progress(reported, fields),
             "seen_result": _seen_result(context, stored, fields) if stored else {},
