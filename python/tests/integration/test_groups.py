@@ -359,6 +359,7 @@ def test_a_group_refuses_what_cannot_work(server: Server) -> None:
     double: Any = its.double
     with pytest.raises(InvalidJob, match=r"group: has no job, so it has no application; write job"):
         group().enqueue()
+    inside: Any
     for inside in (chain(double.s(1)), group(double.s(1)), double):
         with pytest.raises(TypeError, match=r"group: job 0: .* write job\.s"):
             group(inside, double.s(1))
