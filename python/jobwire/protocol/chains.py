@@ -137,7 +137,7 @@ def passed_on(to: str, value: object) -> Members:
 
     Args:
         to: That job, for errors.
-        value: What the job returned.
+        value: The value that the job returned.
 
     Raises:
         ResultError: JSON has no type for it, or it is too large.

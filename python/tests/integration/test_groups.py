@@ -437,7 +437,7 @@ def test_a_group_that_is_none_fails(members: str, words: str) -> None:
 
 
 def test_parts_of_another_form() -> None:
-    """X-FLOW-11, X-FLOW-12: what other programs may have written."""
+    """X-FLOW-11, X-FLOW-12: fields that other programs may have written."""
     with pytest.raises(MalformedPayload, match="jw_group: is absent; a group has its jobs there"):
         to_gather(b'{"class":"Jobwire::Group","jid":"a","args":[]}')
     assert to_gather(b'{"jid":"a","jw_gathers":["b"]}') == ["b"]
