@@ -102,7 +102,7 @@ def test_every_act_by_its_button(
     assert not client.keys("jobwire:unique:*")
 
     page.goto(f"{site}/parked")
-    press(page, f"Put {database.PARKED} back")
+    press(page, f"Put {database.PARKED} back in its queue")
     told(page, "is back in its queue")
     assert not client.exists("jobwire:parked")
 
