@@ -1,7 +1,8 @@
 """A connection that gets notices of changes: the server tracks the keys that it has read. [REL-1]
 
 A read arms one notice for its keys, even for keys that do not exist yet. The next write to these
-keys by any client makes the server send the notice.
+keys by any client makes the server send the notice. The connection can also wait for a value of a
+list, and then takes no notices.
 """
 
 from __future__ import annotations
@@ -24,10 +25,11 @@ CHUNK = 65_536  # bytes to read at once
 LOST = (redis.RedisError, OSError, hiredis.HiredisError)
 _pack: Any = hiredis.pack_command
 _INCOMPLETE = object()  # hiredis returns it while a message is incomplete
+_NOTICE = object()
 
 
 class Watch:
-    """A connection that sends reading commands, and then waits until their replies would change.
+    """A connection that sends commands, and waits until the replies to its reads would change.
 
     Only one thread at a time may use it. It reads the socket itself, because redis-py hides a
     notice that comes before a reply.
@@ -54,9 +56,10 @@ class Watch:
         self._connection: Any = None
         self._reader: Any = None
         self._asked: set[bytes] = set()
+        self._unread = 0  # replies to `tell` that are still to come
 
     def ask(self, commands: Sequence[tuple[Arg, ...]]) -> list[Any]:
-        """Return the replies to reading commands; `wait` ends when one of their keys changes.
+        """Return the replies to commands; `wait` ends when a key that they read changes.
 
         Raises:
             RedisRefused: The server refuses tracking, or one of the commands.
@@ -90,8 +93,55 @@ class Watch:
         except LOST as error:
             raise _connect.no_reply(self._url, error) from None
 
+    def tell(self, commands: Sequence[tuple[Arg, ...]]) -> None:
+        """Send commands without waiting for their replies, which are ignored.
+
+        Nothing is sent without a connection.
+
+        Raises:
+            RedisTrouble: The connection failed.
+        """
+        if self._connection is None:
+            return
+        try:
+            self._send(commands)
+        except LOST as error:
+            raise _connect.no_reply(self._url, error) from None
+        self._unread += len(commands)
+
+    def pop(self, key: str, timeout: float) -> bytes | None:
+        """Return the next value of a list; None after `timeout` seconds, or at the stop.
+
+        Raises:
+            RedisRefused: The server refuses the command.
+            RedisTrouble: The connection failed.
+        """
+        deadline = time.monotonic() + timeout + _connect.TIMEOUT_S
+        try:
+            if self._connection is None:
+                self._connect()
+            self._send([("BRPOP", key, f"{timeout:.3f}")])
+            while not self._stop.is_set():
+                left = max(deadline - time.monotonic(), 0.001)
+                self._connection._sock.settimeout(min(self._stop_check_interval, left))
+                try:
+                    message = self._reply(set())
+                except TimeoutError:
+                    if time.monotonic() < deadline:
+                        continue
+                    raise
+                if message is not _NOTICE:
+                    if isinstance(message, hiredis.ReplyError):
+                        raise RedisRefused(str(message))
+                    value: bytes | None = message and message[1]
+                    return value
+        except LOST as error:
+            raise _connect.no_reply(self._url, error) from None
+        self.close()  # the server may still answer
+        return None
+
     def close(self) -> None:
-        """Close the connection; the next `ask` opens a new one."""
+        """Close the connection; the next command opens a new one."""
         if self._connection is not None:
             self._connection.disconnect()
             self._connection = None
@@ -101,6 +151,7 @@ class Watch:
             raise ConnectionAbortedError("stopping")  # a connection made now would stay open
         self._connection = self._open()
         self._reader = hiredis.Reader(notEnoughData=_INCOMPLETE)
+        self._unread = 0
         self._exchange(_connect.greeting(self._url, "wakeup"))
         try:
             self._exchange([("CLIENT", "TRACKING", "ON")])
@@ -110,17 +161,30 @@ class Watch:
 
     def _exchange(self, commands: Sequence[tuple[Arg, ...]]) -> list[Any]:
         self.missed, self.noticed = set(), set()
-        self._connection._sock.settimeout(_connect.TIMEOUT_S)
-        self._connection._sock.sendall(b"".join(map(_pack, commands)))
+        self._send(commands)
         replies: list[Any] = []
         while len(replies) < len(commands):
-            message = self._message()
-            if not self._take(message, self.noticed if replies else self.missed):
+            message = self._reply(self.noticed if replies else self.missed)
+            if message is not _NOTICE:
                 replies.append(message)
         for reply in replies:
             if isinstance(reply, hiredis.ReplyError):
                 raise RedisRefused(str(reply))
         return replies
+
+    def _send(self, commands: Sequence[tuple[Arg, ...]]) -> None:
+        self._connection._sock.settimeout(_connect.TIMEOUT_S)
+        self._connection._sock.sendall(b"".join(map(_pack, commands)))
+
+    def _reply(self, keys: set[bytes]) -> Any:
+        """Return the next reply, or `_NOTICE` after adding the keys of a notice to `keys`."""
+        while True:
+            message = self._message()
+            if self._take(message, keys):
+                return _NOTICE
+            if not self._unread:
+                return message
+            self._unread -= 1
 
     def _message(self) -> Any:
         """Return the next message of the server.

@@ -111,6 +111,10 @@ class Keys:
         """HASH of `sequence:queue` -> payload: the jobs that a process holds. [REL-6] [REL-13]"""
         return f"{self.namespace}jobwire:private:{identity}"
 
+    def idle(self, group: str, part: str) -> str:
+        """STRING of a guard of the idle processes of a group, or LIST of its rings. [REL-30]"""
+        return f"{self.namespace}jobwire:idle:{group}:{part}"
+
     def classes(self, identity: str) -> str:
         """SET of the classes that a process can run. [X-CLASS-1]"""
         return f"{self.namespace}jobwire:classes:{identity}"

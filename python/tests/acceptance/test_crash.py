@@ -16,10 +16,13 @@ import pytest
 
 from harness.servers import Reaper, Server, wait_until
 from jobwire import Client
+from jobwire.protocol.keys import Keys
+from jobwire.worker.fetch.doorbell import PLACES, group_of
 from tests.apps import recording
 from tests.workers import WorkerProcess, Workers
 
 APP = "tests.apps.recording:app"
+FETCHED_WITHIN = 16 + 15  # seconds: the safety net of 15 s, and a busy machine
 
 
 @pytest.fixture
@@ -263,3 +266,21 @@ def test_a_rolling_deploy_with_kills_loses_no_job(
     wait_until(lambda: done() == wanted, timeout=120)
     wait_until(lambda: not client.keys("queue:*") and not client.keys("jobwire:private:*"))
     assert not client.exists("jobwire:parked", "jobwire:parked:why", "retry", "dead")
+
+
+def test_after_the_death_of_both_guards_a_job_is_taken(workers: Workers, server: Server) -> None:
+    """REL-30: by a process that waits at the doorbell, at its next look."""
+    client = server.client()
+    started = [workers.start(APP, "--redis", server.url) for _ in range(3)]
+    by_name = {worker.identity(client).encode(): worker for worker in started}
+    group = group_of(["default"])
+    places = [Keys().idle(group, place) for place in PLACES]
+    wait_until(lambda: all(client.mget(places)))
+    wait_until(lambda: client.info("clients")["blocked_clients"])
+    for guard in client.mget(places):
+        by_name[guard].kill()
+    began = time.monotonic()
+    with Client(server.url) as enqueuer:
+        enqueuer.push("Note", [1])
+    wait_until(lambda: traces(server, recording.RAN))
+    assert time.monotonic() - began < FETCHED_WITHIN

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import random
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from functools import partial
 from typing import Any
 
 import pytest
 
 from harness.servers import Server, wait_until
+from jobwire import App
 from jobwire.connection.watch import Watch
 from jobwire.errors import RedisRefused
+from jobwire.protocol.keys import Keys
+from jobwire.worker.base.timings import DEFAULT_TIMINGS
+from jobwire.worker.fetch.doorbell import PLACES, Doorbell, group_of
 from jobwire.worker.fetch.wakeup import Wakeup
+from tests.workers import Gate, brisk, running
+
+KEYS = Keys()
 
 FAR_LONGER = 60.0  # seconds: more than any step takes on a busy machine
 TOO_LONG = 120.0  # seconds: a wait that ends only with its time fails its test
@@ -184,3 +193,244 @@ def test_without_tracking_it_polls(any_server: Server, stop: threading.Event) ->
     assert time.monotonic() - began < FAR_LONGER
     assert asked(client) == 0
     wakeup.close()
+
+
+GROUP = group_of(["default"])
+PLACE_KEYS = [KEYS.idle(GROUP, place) for place in PLACES]
+RINGS = KEYS.idle(GROUP, "bell")
+
+
+class Crowd:
+    """Idle workers of one queue, each with a thread that waits once and reports."""
+
+    def __init__(self, server: Server, count: int) -> None:
+        self._server = server
+        self.client = server.client()
+        self.stop = threading.Event()
+        self.wakeups = [Wakeup(server.url, self.stop, brisk()) for _ in range(count)]
+        self.woken: list[int] = []
+        for number in range(count):
+            self.wait(number)
+
+    def wait(self, number: int, *, busy: bool = False) -> None:
+        """Have one of them wait, until it is a guard or waits at the doorbell."""
+        before = self.settled
+        threading.Thread(target=self._wait, args=(number, busy), daemon=True).start()
+        wait_until(lambda: self.settled > before)
+
+    def _wait(self, number: int, busy: bool) -> None:
+        bell = Doorbell(KEYS, f"worker-{number}", GROUP)
+        wake = partial(self.woken.append, number)
+        self.wakeups[number].wait(["queue:default"], TOO_LONG, noticed=wake, bell=bell, busy=busy)
+
+    @property
+    def blocked(self) -> int:
+        return int(self.client.info("clients")["blocked_clients"])
+
+    @property
+    def guards(self) -> list[int]:
+        owners: Any = self.client.mget(PLACE_KEYS)
+        return sorted(int(name.decode().partition("-")[2]) for name in owners if name)
+
+    @property
+    def settled(self) -> int:
+        """The number of waits that have begun, less those at the doorbell that are over."""
+        return self.blocked + asked(self.client)
+
+    def close(self) -> None:
+        self.stop.set()
+        for wakeup in self.wakeups:
+            wakeup.leave()
+
+
+@pytest.fixture
+def crowd(any_server: Server) -> Iterator[Crowd]:
+    crowd = Crowd(any_server, 6)
+    yield crowd
+    crowd.close()
+
+
+def test_a_push_wakes_the_guards_only(crowd: Crowd) -> None:
+    """REL-30: two of six watch; the others wait at the doorbell."""
+    assert crowd.guards == [0, 1]
+    assert crowd.blocked == 4
+    crowd.client.lpush("queue:default", "x")
+    wait_until(lambda: sorted(crowd.woken) == [0, 1])
+    assert crowd.blocked == 4
+
+
+def test_a_guard_that_is_full_wakes_those_that_wait_longest(crowd: Crowd) -> None:
+    """REL-30: one for its only job, two for more, and two more by each of these."""
+    crowd.client.lpush("queue:default", "x")
+    wait_until(lambda: sorted(crowd.woken) == [0, 1])
+    crowd.client.delete("queue:default")
+    crowd.wakeups[0].fetched(1, wanted=2, free=2)  # has a free thread left
+    crowd.wakeups[0].fetched(1, wanted=1, free=1)
+    wait_until(lambda: crowd.woken[2:] == [2])
+    assert crowd.guards == [1]
+    crowd.wakeups[2].fetched(1, wanted=1, free=1)
+    wait_until(lambda: sorted(crowd.woken[3:]) == [3, 4])
+    crowd.wakeups[3].fetched(0, wanted=1, free=1)
+    crowd.wait(3)
+    assert crowd.guards == [1, 3]
+    assert crowd.blocked == 1
+
+
+def test_a_busy_guard_gives_its_place_to_one_that_waits(crowd: Crowd) -> None:
+    """REL-30: the place is handed over in one step, and stays if no process waits."""
+    crowd.client.lpush("queue:default", "x")
+    wait_until(lambda: sorted(crowd.woken) == [0, 1])
+    crowd.client.delete("queue:default")
+    crowd.wait(0, busy=True)
+    wait_until(lambda: crowd.guards == [1, 2])
+    assert crowd.blocked == 4
+    assert not crowd.client.exists(RINGS)
+    alone = Wakeup(crowd._server.url, crowd.stop, brisk())
+    bell = Doorbell(KEYS, "worker-9", group_of(["other"]))
+    for _ in range(2):
+        alone.wait(["queue:other"], 0.05, noticed=nothing, bell=bell, busy=False)
+    alone.wait(["queue:other"], 0.05, noticed=nothing, bell=bell, busy=True)
+    assert crowd.client.get(KEYS.idle(bell.group, "0")) == b"worker-9"
+    assert not crowd.client.exists(bell.key)
+    alone.leave()
+
+
+def test_a_guard_that_leaves_frees_its_place(crowd: Crowd) -> None:
+    """REL-30: a stop in order; and rings that no process waits for do not grow in number."""
+    steps = crowd.wakeups[1].leave()
+    for step in steps:
+        crowd.client.execute_command(*step.args)
+    wait_until(lambda: crowd.woken == [2])
+    crowd.client.lpush("queue:default", "x")
+    wait_until(lambda: sorted(crowd.woken) == [0, 2])
+    bell = Doorbell(KEYS, "worker-9", group_of(["other"]))
+    for _ in range(3):
+        for step in bell.ring(2, None):
+            crowd.client.execute_command(*step.args)
+    assert crowd.client.lrange(bell.key, 0, -1) == [b"-", b"-"]
+    assert 0 < crowd.client.ttl(bell.key) <= 15
+
+
+def test_a_place_of_another_process_is_not_kept(any_server: Server, stop: threading.Event) -> None:
+    """REL-30: after a loss of the keys, or of the time that the server gives it."""
+    client = any_server.client()
+    wakeup = Wakeup(any_server.url, stop, brisk())
+    bell = Doorbell(KEYS, "me", GROUP)
+    wait = partial(wakeup.wait, ["queue:default"], 0.05, noticed=nothing, bell=bell)
+    wait()
+    assert client.mget(PLACE_KEYS) == [b"me", None]
+    client.set(PLACE_KEYS[0], "another", ex=30)
+    wakeup.close()  # a lost connection: whether the place is still its own is not known
+    wait()
+    assert client.mget(PLACE_KEYS) == [b"another", b"me"]
+    client.flushall()
+    wakeup.close()
+    wait()
+    assert client.mget(PLACE_KEYS) == [b"me", None]
+    wakeup.leave()
+
+
+def test_a_change_is_not_lost_while_a_place_is_renewed(
+    any_server: Server, stop: threading.Event
+) -> None:
+    """REL-9 and REL-30: a notice between two waits comes with another reply."""
+    client = any_server.client()
+    wakeup = Wakeup(any_server.url, stop, brisk())
+    bell = Doorbell(KEYS, "me", GROUP)
+    keys = ["queue:default"]
+    wait = partial(wakeup.wait, keys, noticed=nothing, changes=["jobwire:paused"], bell=bell)
+    wait(0.05)
+    wait(0.05)
+    client.sadd("jobwire:paused", "a")
+    began = time.monotonic()
+    wait(TOO_LONG, busy=True)  # asks for more than the lists first
+    assert time.monotonic() - began < FAR_LONGER
+    wakeup.leave()
+
+
+def test_without_the_doorbell_it_watches(any_server: Server, stop: threading.Event) -> None:
+    """ENV-9 and REL-30: rules of an ACL from before the doorbell, or a key of another type."""
+    client = any_server.client()
+    client.acl_setuser("app", enabled=True, nopass=True, keys=["*"], commands=["+@all", "-brpop"])
+    for place in PLACE_KEYS:
+        client.set(place, "others", ex=30)
+    wakeup = Wakeup(any_server.url.replace("redis://", "redis://app:x@"), stop, brisk())
+    bell = Doorbell(KEYS, "me", GROUP)
+    woken: list[int] = []
+    thread = threading.Thread(
+        target=lambda: wakeup.wait(
+            ["queue:default"], TOO_LONG, noticed=lambda: woken.append(1), bell=bell
+        ),
+        daemon=True,
+    )
+    thread.start()
+    wait_until(lambda: asked(client) > 0)
+    client.lpush("queue:default", "x")
+    thread.join(FAR_LONGER)
+    assert woken == [1]
+    wakeup.leave()
+
+
+def test_jobs_spread_over_idle_workers(any_server: Server) -> None:
+    """REL-30: while one process runs a job, others are the guards."""
+    gates: dict[bytes, Gate] = {}
+    client = any_server.client()
+
+    def idle_guards() -> bool:
+        guards = set(client.mget(PLACE_KEYS))
+        return len(guards) == 2 and all(
+            name in gates and not gates[name].entered for name in guards
+        )
+
+    with ExitStack() as stack:
+        for _ in range(5):
+            gate = Gate()
+            worker = stack.enter_context(running(gate.app, any_server, concurrency=4))
+            stack.callback(gate.open.set)
+            gates[worker.identity.encode()] = gate
+        for number in range(4):
+            wait_until(idle_guards)
+            push(client, number)
+            wait_until(lambda: sum(len(gate.entered) for gate in gates.values()) > number)  # noqa: B023
+        assert sorted(len(gate.entered) for gate in gates.values()) == [0, 1, 1, 1, 1]
+
+
+def test_no_push_is_lost_among_idle_workers(any_server: Server) -> None:
+    """REL-30: pushes at any moment of a wait; each job starts long before the safety net."""
+    app = App()
+    ran: list[int] = []
+    app.job(name="Take")(ran.append)
+    client = any_server.client()
+    slowest = 0.0
+    with ExitStack() as stack:
+        for concurrency in (1, 1, 2, 1):
+            stack.enter_context(running(app, any_server, concurrency=concurrency))
+        for number in range(400):
+            began = time.monotonic()
+            push(client, number)
+            wait_until(partial(lambda n: len(ran) > n, number))
+            slowest = max(slowest, time.monotonic() - began)
+            time.sleep(random.random() * 0.003)
+    assert sorted(ran) == list(range(400))
+    assert slowest < DEFAULT_TIMINGS.fetch_safety_interval / 2
+
+
+def test_workers_with_dead_guards_take_jobs_at_their_next_look(any_server: Server) -> None:
+    """REL-30: the guards were killed; workers of other queues do not watch these."""
+    gate = Gate()
+    gate.open.set()
+    client = any_server.client()
+    for place in PLACE_KEYS:
+        client.set(place, "dead", ex=30)
+    with (
+        running(gate.app, any_server, timings=brisk(fetch_safety_interval=1.0)),
+        running(gate.app, any_server, queues={"other": 0}),
+    ):
+        wait_until(lambda: client.info("clients")["blocked_clients"] == 1)
+        wait_until(lambda: client.exists(KEYS.idle(group_of(["other"]), "0")))
+        push(client, 1)
+        wait_until(lambda: gate.entered == [1])
+
+
+def push(client: Any, number: int) -> None:
+    client.lpush("queue:default", f'{{"class":"Take","args":[{number}],"jid":"{number:024}"}}')

@@ -36,12 +36,13 @@ from jobwire.protocol.reliable import (
     script_fetch,
 )
 from jobwire.protocol.times import utc_day
-from jobwire.protocol.wire import Script, once
+from jobwire.protocol.wire import Batch, Script, once
 from jobwire.text import counted
 from jobwire.worker.base.checks import PeriodicChecks
 from jobwire.worker.base.outage import Outage
 from jobwire.worker.base.timings import DEFAULT_TIMINGS, Timings
 from jobwire.worker.fetch.buffer import Buffer, Slots
+from jobwire.worker.fetch.doorbell import Doorbell, group_of
 from jobwire.worker.fetch.inflight import FetchesInFlight, PendingFetch, SequenceNumbers
 from jobwire.worker.fetch.job_source import SharedLead
 from jobwire.worker.fetch.leader import Event, Leader, State
@@ -236,7 +237,7 @@ class ReliableFetcher:
             self._lead_free.notify_all()
             self._unblocked.notify_all()
         if not leader_closes:
-            self._wakeup.close()
+            self._leave()
         self._return_unstarted()
 
     def _return(self, fields: Sequence[str], *, repeated: bool) -> int:
@@ -307,7 +308,7 @@ class ReliableFetcher:
                 if held is not None:
                     self._leader.start(now)
                     return held
-        self._wakeup.close()
+        self._leave()
         self._return_unstarted()
         return None
 
@@ -317,7 +318,7 @@ class ReliableFetcher:
             if self._leader.state is State.CLOSED:
                 return
             pending = self._in_flight.take()
-            free = self._slots.free
+            free = self._slots.total - self._slots.in_use
             wanted = self._prefetch.wanted(busy=self._slots.in_use, buffered=len(self._buffer) > 0)
             if pending is None and not wanted:
                 if self._outbox.pending:
@@ -339,6 +340,7 @@ class ReliableFetcher:
         finally:
             with self._lock:
                 self._leader.step(Event.FETCHED)
+        self._wakeup.fetched(len(fetched.jobs), wanted=len(pending.numbers), free=free)
         if fetched.jobs:
             if len(fetched.jobs) > 1 or not free:
                 self._ticker.wake()
@@ -380,9 +382,14 @@ class ReliableFetcher:
         with self._lock:
             if self._leader.state is State.CLOSED:
                 return
+            busy = self._slots.in_use > 0
             self._leader.step(Event.WAIT)
+        group = group_of(self._order.weights)
+        bell = Doorbell(self._keys, self._identity, group)
         try:
-            self._wakeup.wait(usable, patience, noticed=noticed, changes=changes)
+            self._wakeup.wait(
+                *(usable, patience), noticed=noticed, changes=changes, bell=bell, busy=busy
+            )
         finally:
             with self._lock:
                 self._leader.step(Event.NOTICED)
@@ -490,6 +497,12 @@ class ReliableFetcher:
             self._renew_lease()
         self._outage.over()  # now, because a wait for a push may follow
         return fetched
+
+    def _leave(self) -> None:
+        """Let another process watch the queues; a ring that came just now is passed on. [REL-30]"""
+        if steps := self._wakeup.leave():
+            with suppress(RedisTrouble):  # a guard that ends without this is replaced in time
+                self._redis.run(once(Batch(steps)))
 
     def _return_unstarted(self) -> None:
         """Return jobs that have not started, as far as Redis can be used."""

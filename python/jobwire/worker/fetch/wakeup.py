@@ -1,19 +1,29 @@
-"""The wait of an idle worker for a push, without taking jobs and without polling. [REL-1]
+"""The wait of an idle worker for a push, without taking jobs and without polling. [REL-1] [REL-30]
 
 A blocking pop would hold a job in a reply that may never arrive. Instead, one connection has the
 server track the queues. A server or proxy without tracking is polled.
+
+If every idle process did so, each push would wake all of them. So two guards watch for all
+processes that serve the same queues, and the others wait at their doorbell. A guard passes its
+place on while it runs a job, so that the jobs spread over the processes.
 """
 
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from jobwire.connection.watch import Watch
 from jobwire.errors import RedisRefused, RedisTrouble
+from jobwire.protocol.wire import Command
 from jobwire.worker.base.timings import DEFAULT_TIMINGS, Timings
+from jobwire.worker.fetch.doorbell import PLACES, RENEW_AFTER_S, Doorbell
 
 __all__ = ["Wakeup"]
+
+ALONE_S = 60.0  # for which a process watches by itself after the server refused the doorbell
 
 
 class Wakeup:
@@ -30,6 +40,12 @@ class Wakeup:
         self._poll_interval = timings.untracked_poll_interval
         self._watch = Watch(url, stop, stop_check_interval=timings.stop_check_interval)
         self._watched: frozenset[bytes] = frozenset()  # changes of which will be noticed
+        self._bell: Doorbell | None = None  # of the last wait
+        self._place: str | None = None  # that this process has as a guard
+        self._renewed_at = 0.0  # monotonic time; 0 if another process may have the place
+        self._woken = False  # True from the end of a wait to the next fetch
+        self._rung = False  # True from a ring until this process watches, or rings itself
+        self._alone_until = 0.0  # monotonic time
 
     def wait(
         self,
@@ -38,6 +54,8 @@ class Wakeup:
         *,
         noticed: Callable[[], None],
         changes: Sequence[str] = (),
+        bell: Doorbell | None = None,
+        busy: bool = False,
     ) -> None:
         """Return when one of the lists may have jobs, or after `timeout` seconds. [FETCH-10]
 
@@ -47,31 +65,132 @@ class Wakeup:
         Args:
             queue_keys: The lists.
             timeout: Seconds.
-            noticed: Called at once when a notice has come.
+            noticed: Called at once when a notice or a ring has come.
             changes: The other keys.
+            bell: The doorbell of the processes with the same lists; None to watch in any case.
+            busy: True if this process runs jobs, so that an idle one shall be the guard.
         """
         if not self._watch.tracking:
             self._stop.wait(min(self._poll_interval, timeout))
             return
+        now = time.monotonic()
+        deadline = now + timeout
         try:
+            if bell is not None and now >= self._alone_until:
+                try:
+                    if not self._guards(bell, deadline, busy=busy, noticed=noticed):
+                        return
+                except RedisRefused:
+                    if not self._watch.tracking:
+                        raise
+                    # A server that is full, or rules from before the doorbell. [ENV-9]
+                    self.close()
+                    self._place = None
+                    self._alone_until = time.monotonic() + ALONE_S
             if not self._something(queue_keys, changes):
-                self._watch.wait(timeout)
+                self._watch.wait(max(deadline - time.monotonic(), 0.0))
                 if self._watch.noticed:
                     noticed()
                 if not self._watch.noticed.isdisjoint(self._watched):
                     self._watched = frozenset()
+            self._woken = True
         except RedisRefused:
             self._watch.tracking = False  # the next wait polls
             self.close()
         except RedisTrouble:
             # The fetch that follows meets the same trouble and reports it.
             self.close()
+            self._woken = self._rung = True  # a ring may have been lost with the connection
             self._stop.wait(self._poll_interval)
+
+    def fetched(self, jobs: int, *, wanted: int, free: int) -> None:
+        """Wake others after a fetch that leaves them jobs, or leaves no thread to watch.
+
+        Args:
+            jobs: How many the fetch has brought.
+            wanted: How many it asked for.
+            free: How many could start at once.
+        """
+        woken, rung, bell, place = self._woken, self._rung, self._bell, self._place
+        self._woken = False
+        must = rung or place is not None  # others rely on this process
+        if bell is None or jobs < free or not (must or (woken and jobs >= wanted)):
+            return
+        self._place, self._rung = None, False
+        # A guard with its only job does not know of more, and one process has to take its place.
+        # Two rings double the processes that fetch, so that all of them fetch soon.
+        rings = bell.ring(2 if jobs > 1 or rung else 1, place)
+        try:
+            self._watch.tell([step.args for step in rings])
+        except RedisTrouble:
+            self.close()
+
+    def leave(self) -> list[Command]:
+        """Close the connection; return the commands that let another process watch instead."""
+        bell, place = self._bell, self._place
+        self._bell = self._place = None
+        self.close()
+        return [] if bell is None else bell.ring(1, place)
 
     def close(self) -> None:
         """Close the connection; the next wait opens a new one."""
         self._watched = frozenset()
+        self._renewed_at = 0.0
         self._watch.close()
+
+    def _guards(
+        self, bell: Doorbell, deadline: float, *, busy: bool, noticed: Callable[[], None]
+    ) -> bool:
+        """Return True if this process has to watch; else wait at the doorbell for a ring."""
+        if self._bell is None or self._bell.group != bell.group:
+            if self._bell is not None:  # its queues have changed
+                self._ask(self._bell.ring(1, self._place))
+            self._place, self._bell = None, bell
+        if self._place is not None:
+            self._keep(bell, self._place, busy=busy)
+        if self._place is None and (not busy or self._rung):
+            self._claim(bell)
+        self._rung = False
+        if self._place is not None:
+            return True
+        self._watched = frozenset()
+        left = deadline - time.monotonic()
+        ring = self._watch.pop(bell.key, left) if left > 0.001 else None
+        if self._stop.is_set():
+            return False
+        if ring is not None and ring.decode() in PLACES:
+            self._place = ring.decode()
+            self._ask([bell.take_over(self._place)])
+            self._renewed_at = time.monotonic()
+            return True
+        self._woken = self._rung = True
+        if ring is not None:
+            noticed()
+        return False
+
+    def _keep(self, bell: Doorbell, place: str, *, busy: bool) -> None:
+        """Renew the place in time, or pass it on if another process waits."""
+        now = time.monotonic()
+        steps = bell.renew(place) if now >= self._renewed_at + RENEW_AFTER_S else []
+        replies = self._ask([*steps, *(bell.pass_on(place) if busy else [])])
+        if (busy and replies[-1] is None) or (steps and not bell.has(replies[0])):
+            self._place = None
+        elif steps:
+            self._renewed_at = now
+
+    def _claim(self, bell: Doorbell) -> None:
+        for place in PLACES:
+            if self._ask([bell.claim(place)]) != [None]:
+                self._place, self._renewed_at = place, time.monotonic()
+                return
+
+    def _ask(self, steps: Sequence[Command]) -> list[Any]:
+        if not steps:
+            return []
+        replies = self._watch.ask([step.args for step in steps])
+        if not self._watched.isdisjoint(self._watch.missed | self._watch.noticed):
+            self._watched = frozenset()  # so that this change ends the wait
+        return replies
 
     def _something(self, queue_keys: Sequence[str], changes: Sequence[str]) -> bool:
         """Have notices sent; return True if there are jobs, or changes that were not seen yet."""
