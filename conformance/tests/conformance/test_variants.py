@@ -34,8 +34,10 @@ def sources_of(group: Sequence[Variant]) -> dict[str, str]:
     return texts
 
 
-@pytest.mark.matrix
-@pytest.mark.parametrize("group", [[v] for v in ALL] + ROUNDS, ids=str)
+@pytest.mark.process
+@pytest.mark.parametrize(
+    "group", [[v] for v in ALL] + ROUNDS, ids=lambda group: "+".join(v.name for v in group)
+)
 def test_patches_fit_the_source_and_each_other(group: Sequence[Variant]) -> None:
     for file, text in sources_of(group).items():
         if file.endswith(".py"):
@@ -60,7 +62,7 @@ def test_a_round_has_one_variant_of_an_aspect() -> None:
     assert sorted(v.name for group in ROUNDS for v in group) == sorted(v.name for v in ALL)
 
 
-@pytest.mark.matrix
+@pytest.mark.process
 def test_every_pattern_fits_a_case() -> None:
     """A case that is renamed must not drop out unnoticed."""
     for variant in ALL:
