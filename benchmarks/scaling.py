@@ -1,6 +1,6 @@
 """Load on the server of one job and of one idle process: figures of docs/performance/scaling.md.
 
-    .ci/bench scaling [--jobs N]
+    .ci/bench scaling [--jobs N] [--waiting N ...]
 
 CPU and bytes are the server's own counts, so that a busy machine changes them little.
 """
@@ -61,6 +61,7 @@ class Meter:
 def main() -> int:
     parser = argparse.ArgumentParser(prog=".ci/bench scaling")
     parser.add_argument("--jobs", type=int, default=50_000)
+    parser.add_argument("--waiting", type=int, nargs="+", default=[1, PROCESSES], metavar="N")
     parser.add_argument("--no-idle", action="store_true", help="skip the idle processes (a minute)")
     options = parser.parse_args()
     if options.jobs < 1:
@@ -114,7 +115,7 @@ def main() -> int:
                 if title:
                     note(title, load, number)
             stage.client.flushall()
-        for processes in (1, PROCESSES):
+        for processes in options.waiting:
             stage.client.flushall()
             with team.start(stage, concurrency=10, processes=processes, log="error", marks=None):
                 wait_until(lambda: stage.client.scard("processes"), 30, "the worker")

@@ -52,6 +52,10 @@ class Doorbell:
         """Become a guard if the place is free; the reply is nil if it is not."""
         return command("SET", self._place(place), self._identity, "NX", "EX", HELD_S)
 
+    def give_up(self, place: str) -> Command:
+        """Free a place."""
+        return command("UNLINK", self._place(place))
+
     def take_over(self, place: str) -> Command:
         """Become a guard at a place that was passed on to this process."""
         return command("SET", self._place(place), self._identity, "EX", HELD_S)

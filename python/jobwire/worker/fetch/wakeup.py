@@ -179,10 +179,12 @@ class Wakeup:
             self._renewed_at = now
 
     def _claim(self, bell: Doorbell) -> None:
-        for place in PLACES:
-            if self._ask([bell.claim(place)]) != [None]:
-                self._place, self._renewed_at = place, time.monotonic()
-                return
+        """Take a free place. One message asks for all: mostly none is free."""
+        replies = self._ask([bell.claim(place) for place in PLACES])
+        won = [place for place, reply in zip(PLACES, replies, strict=True) if reply is not None]
+        if won:
+            self._place, self._renewed_at = won[0], time.monotonic()
+            self._ask([bell.give_up(place) for place in won[1:]])
 
     def _ask(self, steps: Sequence[Command]) -> list[Any]:
         if not steps:
