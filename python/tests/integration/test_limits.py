@@ -373,7 +373,7 @@ def now(client: Any) -> int:
     return int(seconds * 1_000_000 + micros)
 
 
-@pytest.mark.process
+@pytest.mark.timing
 @FETCH
 def test_a_rate_is_kept(server: Server, fetch: str) -> None:
     """X-LIMIT-8, X-LIMIT-9: in two workers, no more than the bucket gives, in order, none late."""

@@ -92,8 +92,10 @@ def _atomic(context: Context, step: Mapping[str, Any]) -> None:
     for unit in units(context.sent(step)):
         if of is not None and not any(of in call.words for call in unit):
             continue
-        touched = {word for call in unit if call.spec.may_write for word in call.words} & keys
-        added = {word for call in unit if call.spec.effect == "puts" for word in call.words} & keys
+        # Only keys: an identity may also be a value of another key.
+        touched = {key for call in unit if call.spec.may_write for key in keys_of(call.words)} & keys
+        puts = [call for call in unit if call.spec.effect == "puts"]
+        added = {key for call in puts for key in keys_of(call.words)} & keys
         whole = whole or touched == keys
         if added and touched != keys:
             sent = [call.name.decode("utf-8", "replace") for call in unit]

@@ -148,8 +148,10 @@ class Wakeup:
             self._place, self._bell = None, bell
         if self._place is not None:
             self._keep(bell, self._place, busy=busy)
-        if self._place is None and (not busy or self._rung):
-            self._claim(bell)
+        if self._place is None:
+            self._claim(bell)  # also while it runs jobs: it may be the only process
+            if busy and self._place is not None:
+                self._keep(bell, self._place, busy=True)
         self._rung = False
         if self._place is not None:
             return True

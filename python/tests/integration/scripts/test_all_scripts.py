@@ -18,6 +18,7 @@ from jobwire.protocol import periodic
 from jobwire.protocol.batches import EVENTS, Ended, Membership, create, script_end
 from jobwire.protocol.cancelling import cancel
 from jobwire.protocol.dead_set import DeadSetLimits
+from jobwire.protocol.groups import Start, script_start
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.limits import LimitOfJob, script_free, script_rate, script_take
 from jobwire.protocol.normalize import ReadyPayload
@@ -126,7 +127,7 @@ def limit_life(shell: Shell, keys: Keys) -> None:
 
 
 def batch_life(shell: Shell, keys: Keys) -> None:
-    """Make a batch, add members, end one as it runs and one as it waits, and close it."""
+    """Make a batch, add members, end one as it runs and one as it waits; start a group."""
     member = Membership("b", "a:b")
     callback = ReadyPayload("c", "a:b", None, b'{"class":"A","args":[]}')
     events = dict.fromkeys(EVENTS, callback)
@@ -160,7 +161,9 @@ def batch_life(shell: Shell, keys: Keys) -> None:
     shell.plain.delete(keys.dead)
     assert shell.run(one(script_end(keys, member, "closed", at="1"))) == 1
     assert shell.run(one(script_end(keys, member, "cancelled", at="1"))) == 1
-    shell.plain.delete(keys.process(ME))
+    group = Start("g", NextJob("a:b", b"end"), [("m", NextJob("c|d", b"member"))])
+    assert [shell.run(one(script_start(keys, group, NOW))) for _ in range(2)] == [1, 0]
+    shell.plain.delete(keys.process(ME), keys.queue("c|d"))
 
 
 def periodic_life(shell: Shell, keys: Keys) -> None:
