@@ -93,7 +93,9 @@ def _atomic(context: Context, step: Mapping[str, Any]) -> None:
         if of is not None and not any(of in call.words for call in unit):
             continue
         # Only keys: an identity may also be a value of another key.
-        touched = {key for call in unit if call.spec.may_write for key in keys_of(call.words)} & keys
+        touched = {
+            key for call in unit if call.spec.may_write for key in keys_of(call.words)
+        } & keys
         puts = [call for call in unit if call.spec.effect == "puts"]
         added = {key for call in puts for key in keys_of(call.words)} & keys
         whole = whole or touched == keys
