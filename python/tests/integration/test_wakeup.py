@@ -343,7 +343,7 @@ def test_a_change_is_not_lost_while_a_place_is_renewed(
     wait(0.05)
     client.sadd("jobwire:paused", "a")
     began = time.monotonic()
-    wait(TOO_LONG, busy=True)  # asks for more than the lists first
+    wait(TOO_LONG, busy=True)  # also claims a place before it asks for the lists
     assert time.monotonic() - began < FAR_LONGER
     wakeup.leave()
 

@@ -181,7 +181,7 @@ class Wakeup:
             self._renewed_at = now
 
     def _claim(self, bell: Doorbell) -> None:
-        """Take a free place. One message asks for all: mostly none is free."""
+        """Take a free place. One message asks for both, because usually none is free."""
         replies = self._ask([bell.claim(place) for place in PLACES])
         won = [place for place, reply in zip(PLACES, replies, strict=True) if reply is not None]
         if won:
