@@ -607,12 +607,15 @@ def faulty_runs(
             for at, point in enumerate(points)
             if (at < first) == scenario.boot or point.label in scenario.certain
         ]
-    often: Counter[str] = Counter()
+    # Commands that change data are counted on their own: a worker that starts also sends several
+    # transactions that the server refuses or that write nothing, to examine its permissions.
+    often: Counter[tuple[str, bool]] = Counter()
     for point in points:
-        often[point.label] += 1
-        if effects_only and point not in clean.effects:
+        writes = point in clean.effects
+        if effects_only and not writes:
             continue
-        if point.label.endswith(".lua") or often[point.label] <= FEW:
+        often[point.label, writes] += 1
+        if point.label.endswith(".lua") or often[point.label, writes] <= FEW:
             for fault in faults:
                 yield Run(
                     scenario,
