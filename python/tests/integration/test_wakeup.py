@@ -17,6 +17,7 @@ from jobwire import App
 from jobwire.connection.watch import Watch
 from jobwire.errors import RedisRefused
 from jobwire.protocol.keys import Keys
+from jobwire.protocol.wire import Command
 from jobwire.worker.base.timings import DEFAULT_TIMINGS
 from jobwire.worker.fetch.doorbell import PLACES, Doorbell, group_of
 from jobwire.worker.fetch.wakeup import Wakeup
@@ -206,17 +207,27 @@ class Crowd:
     def __init__(self, server: Server, count: int) -> None:
         self._server = server
         self.client = server.client()
-        self.stop = threading.Event()
-        self.wakeups = [Wakeup(server.url, self.stop, brisk()) for _ in range(count)]
+        self.stops = [threading.Event() for _ in range(count)]
+        self.wakeups = [Wakeup(server.url, stop, brisk()) for stop in self.stops]
         self.woken: list[int] = []
+        self._threads: dict[int, threading.Thread] = {}
         for number in range(count):
             self.wait(number)
 
     def wait(self, number: int, *, busy: bool = False) -> None:
         """Have one of them wait, until it is a guard or waits at the doorbell."""
         before = self.settled
-        threading.Thread(target=self._wait, args=(number, busy), daemon=True).start()
+        self._threads[number] = threading.Thread(
+            target=self._wait, args=(number, busy), daemon=True
+        )
+        self._threads[number].start()
         wait_until(lambda: self.settled > before)
+
+    def leave(self, number: int) -> list[Command]:
+        """End the wait of one, as a stop does: its connection belongs to the thread that waits."""
+        self.stops[number].set()
+        self._threads[number].join(FAR_LONGER)
+        return self.wakeups[number].leave()
 
     def _wait(self, number: int, busy: bool) -> None:
         bell = Doorbell(KEYS, f"worker-{number}", GROUP)
@@ -238,9 +249,10 @@ class Crowd:
         return self.blocked + asked(self.client)
 
     def close(self) -> None:
-        self.stop.set()
-        for wakeup in self.wakeups:
-            wakeup.leave()
+        for stop in self.stops:
+            stop.set()
+        for number in range(len(self.wakeups)):
+            self.leave(number)
 
 
 @pytest.fixture
@@ -285,7 +297,7 @@ def test_a_busy_guard_gives_its_place_to_one_that_waits(crowd: Crowd) -> None:
     wait_until(lambda: crowd.guards == [1, 2])
     assert crowd.blocked == 4
     assert not crowd.client.exists(RINGS)
-    alone = Wakeup(crowd._server.url, crowd.stop, brisk())
+    alone = Wakeup(crowd._server.url, threading.Event(), brisk())
     bell = Doorbell(KEYS, "worker-9", group_of(["other"]))
     for _ in range(2):
         alone.wait(["queue:other"], 0.05, noticed=nothing, bell=bell, busy=False)
@@ -297,8 +309,7 @@ def test_a_busy_guard_gives_its_place_to_one_that_waits(crowd: Crowd) -> None:
 
 def test_a_guard_that_leaves_frees_its_place(crowd: Crowd) -> None:
     """REL-30: a stop in order; and rings that no process waits for do not grow in number."""
-    steps = crowd.wakeups[1].leave()
-    for step in steps:
+    for step in crowd.leave(1):
         crowd.client.execute_command(*step.args)
     wait_until(lambda: crowd.woken == [2])
     crowd.client.lpush("queue:default", "x")
