@@ -91,16 +91,26 @@ def test_a_stop_puts_back_jobs_in_a_deadlock(server: Server, workers: Workers) -
 
 @pytest.mark.real_time
 @pytest.mark.process
-def test_the_supervisor_ends_a_process_that_hears_no_signal(
-    server: Server, workers: Workers
+@pytest.mark.parametrize(
+    ("processes", "signals", "limit", "status"),
+    [(2, 1, 1 + STOP_GRACE_S, 1), (1, 1, 1 + STOP_GRACE_S, -9), (1, 2, 0.0, -9)],
+    ids=["supervisor", "one signal", "two signals"],
+)
+def test_a_process_that_hears_no_signal_is_killed(
+    server: Server, workers: Workers, processes: int, signals: int, limit: float, status: int
 ) -> None:
     """SIG-5, REL-3: code in C keeps the lock of the interpreter; the job is not lost."""
     with Client(server.url) as client:
         client.push("Freezes", [600])
-    worker = workers.start(APP, "--redis", server.url, "-c", "1", "-t", "1", "--processes", "2")
+    arguments = ("-c", "1", "-t", "1", "--processes", str(processes))
+    worker = workers.start(APP, "--redis", server.url, *arguments)
     wait_until(lambda: worker.logged("freezes"))
-    worker.send(signal.SIGTERM)
-    assert worker.wait(1 + STOP_GRACE_S + 30) == 1
+    began = time.monotonic()
+    for _ in range(signals):
+        worker.send(signal.SIGTERM)
+        time.sleep(0.1)  # signals that come together are one
+    assert worker.wait(limit + 30) == status
+    assert time.monotonic() - began > limit
     redis = server.client()
     held = [redis.hvals(key) for key in redis.scan_iter("jobwire:private:*")]
     assert sum(map(len, held)) + redis.llen("queue:default") == 1

@@ -27,7 +27,7 @@ from jobwire.protocol.heartbeat import BEAT_INTERVAL_S, LEASE_S
 from jobwire.worker.background.heartbeat import rss
 from jobwire.worker.base.outage import next_pause
 from jobwire.worker.base.timings import DEFAULT_TIMINGS, Timings
-from jobwire.worker.process import notify
+from jobwire.worker.process import last_resort, notify
 from jobwire.worker.process.announce import announce
 from jobwire.worker.process.launcher import Launcher
 from jobwire.worker.process.notify import Notifier
@@ -120,6 +120,10 @@ class _Process:
         """
         for name in _HANDLED:
             self._trap(name)
+        if not self._notifier.supervised:
+            wakeup_fd = last_resort.start(self._config.timeout + STOP_GRACE_S)
+            if wakeup_fd is not None:
+                signal.set_wakeup_fd(wakeup_fd, warn_on_full_buffer=False)
         with open(os.devnull, "w") as self._nowhere:
             try:
                 return self._run_with_ports(source)
