@@ -254,7 +254,13 @@ class ProxyConnection(asyncio.Protocol):
         elif isinstance(action, Delay) and action.side == "before":
             self._held = True
             self._loop.call_later(action.seconds, self._send_late, call)
-        elif isinstance(action, Refuse) or self._refused is not None or self._dirty:
+        else:
+            self._decide(call)
+
+    def _decide(self, call: Call) -> None:
+        """Send a command, or refuse it as a part of its transaction."""
+        action = call.action
+        if isinstance(action, Refuse) or self._refused is not None or self._dirty:
             self._refuse(call, action.error if isinstance(action, Refuse) else None)
         else:
             self._send(call)
@@ -262,7 +268,7 @@ class ProxyConnection(asyncio.Protocol):
     def _send_late(self, call: Call) -> None:
         self._held = False
         if self._server is not None:
-            self._send(call)
+            self._decide(call)
             self.advance()
 
     def _send(self, call: Call, frame: bytes | None = None) -> None:

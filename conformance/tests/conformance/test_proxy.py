@@ -275,6 +275,19 @@ def test_a_transaction_is_refused_as_a_server_would(
     assert wire.ask("RPUSH p 1", "MULTI", "RPUSH p 2", "EXEC")[3] == b"*1\r\n:2\r\n"
 
 
+@pytest.mark.parametrize(("refused", "late"), [(1, 2), (1, 4), (2, 3), (2, 4)])
+def test_a_delay_lets_nothing_out_of_a_refused_transaction(
+    server: Server, board: Switchboard, open_wire: type[Wire], refused: int, late: int
+) -> None:
+    rules = [Rule(Refuse("OOM no memory"), nth=refused), Rule(Delay("before", 0.1), nth=late)]
+    proxy = board.open("127.0.0.1", server.port, rules=rules)
+    wire = open_wire(proxy)
+    heard = wire.ask("MULTI", "RPUSH q 1", "RPUSH q 2", "EXEC")
+    assert (heard[3] or b"").startswith((b"-OOM", b"-EXECABORT"))
+    assert server.client().llen("q") == 0
+    assert wire.ask("RPUSH q 3") == [b":1\r\n"]
+
+
 def test_a_refused_transaction_is_recorded_as_the_client_sees_it(
     server: Server, board: Switchboard, open_wire: type[Wire]
 ) -> None:
