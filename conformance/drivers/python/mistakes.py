@@ -18,7 +18,7 @@ from typing import Any
 from msgspec import structs
 
 from jobwire import Client
-from jobwire.application import middleware, producer
+from jobwire.application import job_writer, middleware
 from jobwire.connection.connection import Connection
 from jobwire.connection.pool import ConnectionPool
 from jobwire.errors import NoReply, RedisRefused, RedisTrouble
@@ -113,7 +113,7 @@ def go_on() -> None:
         if failed is not None:
             raise failed
 
-    producer.push_bulk = push_all
+    job_writer.push_bulk = push_all
 
 
 def no_pause() -> None:

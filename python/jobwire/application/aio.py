@@ -5,17 +5,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, Unpack
 
+from jobwire.application import workflows
 from jobwire.application.call import Call
 from jobwire.application.delivery import Transport
-from jobwire.application.producer import (
-    MAX_PAYLOAD_BYTES,
-    GenerationSetting,
-    Producer,
-    make_confirm,
-    make_producer,
-)
+from jobwire.application.generation import GenerationSetting
+from jobwire.application.payload_maker import MAX_PAYLOAD_BYTES
+from jobwire.application.producer import Producer, make_confirm, make_producer
 from jobwire.application.redis_url import find_address
 from jobwire.connection.aio import AsyncRedis
 from jobwire.connection.closing import AsyncClosing
@@ -39,6 +36,7 @@ if TYPE_CHECKING:
 
 __all__ = ["AsyncClient"]
 
+P = ParamSpec("P")
 T = TypeVar("T")
 MAX_CONNECTIONS = 50  # enough for hundreds of threads or tasks, because a push takes no time
 
@@ -67,7 +65,7 @@ class AsyncClient(AsyncClosing):
         compress_above: int | None = None,
         transport: Transport | None = None,
         buffer: PushBuffer | None = None,
-        place: str = "",
+        location: str = "",
     ) -> None:
         confirm = make_confirm(wait_replicas, timeout)
         self._producer = make_producer(
@@ -79,7 +77,7 @@ class AsyncClient(AsyncClosing):
             transport,
             max_payload_bytes,
             compress_above,
-            place,
+            location,
         )
         address = find_address(url)
         self.redis = AsyncRedis(
@@ -90,7 +88,9 @@ class AsyncClient(AsyncClosing):
         )
         self._key_waiter = KeyWaiter(address.url)
         self._timeout = timeout
-        self._keeper = buffer.attach(self._producer, self.redis.url, timeout) if buffer else None
+        self._keeper = (
+            buffer.attach(self._producer.writer, self.redis.url, timeout) if buffer else None
+        )
 
     @property
     def url(self) -> str:
@@ -257,9 +257,14 @@ class AsyncClient(AsyncClosing):
             )
         )
 
-    async def produce(self, operation: Callable[[Producer], Op[T]]) -> T:
-        """Carry out an operation of the producer of this client, for other parts of jobwire."""
-        return await self.redis.run(operation(self._producer))
+    async def _produce(
+        self,
+        operation: Callable[Concatenate[Producer, P], Op[T]],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> T:
+        """Carry out an operation of `workflows`, for the other modules of this room."""
+        return await self.redis.run(operation(self._producer, *args, **kwargs))
 
     async def push_many(self, calls: Iterable[Call]) -> list[str | None]:
         """Push jobs of several kinds: `client.push_many([resize.s(7), welcome.s("ada")])`.
@@ -289,23 +294,25 @@ class AsyncClient(AsyncClosing):
         Raises:
             InvalidJob, DuplicateJob, RedisTrouble: See `push`.
         """
-        return await self.redis.run(self._producer.push_chain(calls, at))
+        return await self.redis.run(workflows.push_chain(self._producer, calls, at))
 
     async def chain_states(
         self, jids: Sequence[str], members: Mapping[str, Sequence[str]] = MappingProxyType({})
     ) -> list[StepState]:
         """Return the state of each job of a chain; see `ChainRun.states`."""
-        return await self.redis.run(self._producer.chain_states(jids, members))
+        return await self.redis.run(workflows.chain_states(self._producer, jids, members))
 
     async def group_states(self, jids: Sequence[str]) -> list[StepState]:
         """Return the state of each job of a group; see `GroupRun.states`."""
-        return [end or "open" for end in await self.redis.run(self._producer.outcomes(jids))]
+        return [
+            end or "open" for end in await self.redis.run(workflows.outcomes(self._producer, jids))
+        ]
 
     async def cancel_chain(
         self, jids: Sequence[str], members: Mapping[str, Sequence[str]] = MappingProxyType({})
     ) -> Cancellation:
         """Cancel all jobs of a chain that have not ended; see `ChainRun.cancel`. [X-CANCEL-1]"""
-        return await self.redis.run(self._producer.cancel_chain(jids, members))
+        return await self.redis.run(workflows.cancel_chain(self._producer, jids, members))
 
     async def write(self, jobs: Sequence[ReadyPayload], *, buffered: bool = True) -> None:
         """Write jobs that a push has made and something has kept since then.
@@ -317,7 +324,7 @@ class AsyncClient(AsyncClosing):
         Raises:
             RedisTrouble: See `push_bulk`.
         """
-        await self.redis.run(self._producer.write(jobs, buffered=buffered))
+        await self.redis.run(self._producer.writer.write(jobs, buffered=buffered))
 
     async def cancel(self, jid: str) -> Cancellation:
         """Cancel a job, wherever it is; the answer tells where it was. [ITER-7] [X-CANCEL-1]
@@ -368,6 +375,6 @@ class AsyncClient(AsyncClosing):
 
     async def close(self) -> None:
         """Close the connections, after a last attempt to write the jobs of a buffer."""
-        await self.redis.run(self._producer.close(self._timeout))
+        await self.redis.run(self._producer.writer.close(self._timeout))
         self._key_waiter.close()
         await self.redis.close()

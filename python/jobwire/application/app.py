@@ -24,6 +24,7 @@ from jobwire.application.config import MAX_WAIT_S
 from jobwire.application.current import current_job
 from jobwire.application.discovery import find_modules
 from jobwire.application.functions import check_function, place
+from jobwire.application.generation import GenerationSetting
 from jobwire.application.hooks import (
     Around,
     DeathHandler,
@@ -37,7 +38,7 @@ from jobwire.application.iterabletype import IterableOptions, define_iterable
 from jobwire.application.jobtype import JobType, check_redelivery
 from jobwire.application.lifecycle import Callback, Event, Events
 from jobwire.application.middleware import MiddlewareChain
-from jobwire.application.producer import MAX_PAYLOAD_BYTES, GenerationSetting
+from jobwire.application.payload_maker import MAX_PAYLOAD_BYTES
 from jobwire.application.propagation import CurrentAttributes, Propagation
 from jobwire.application.steps import Steps
 from jobwire.errors import ConfigError, PayloadError

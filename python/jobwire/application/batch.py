@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
+from jobwire.application import workflows
 from jobwire.application.call import Call
 from jobwire.errors import ConfigError
 from jobwire.protocol.batches import BatchStatus, Membership
@@ -54,7 +55,7 @@ class Batch:
     def add_all(self, calls: Iterable[Call]) -> list[str]:
         """Push many jobs as members: `batch.add_all(resize.s(n) for n in range(9000))`."""
         client = self._clients.client_of(self._redis)
-        return client.produce(lambda producer: producer.add_to_batch(self._member, calls))
+        return client._produce(workflows.add_to_batch, self._member, calls)
 
     async def aadd(self, *calls: Call) -> list[str]:
         """Push jobs as members; see `add`."""
@@ -63,7 +64,7 @@ class Batch:
     async def aadd_all(self, calls: Iterable[Call]) -> list[str]:
         """Push many jobs as members; see `add_all`."""
         client = self._clients.aclient_of(self._redis)
-        return await client.produce(lambda producer: producer.add_to_batch(self._member, calls))
+        return await client._produce(workflows.add_to_batch, self._member, calls)
 
     def cancel(self) -> bool:
         """Drop the members that have not begun, and all callbacks; return False if it is gone.
@@ -71,22 +72,22 @@ class Batch:
         Members that run go on. A member is dropped when a worker takes it. [X-BATCH-7]
         """
         client = self._clients.client_of(self._redis)
-        return client.produce(lambda producer: producer.end_batch(self._member, "cancelled"))
+        return client._produce(workflows.end_batch, self._member, "cancelled")
 
     async def acancel(self) -> bool:
         """Drop the members that have not begun, and all callbacks; see `cancel`."""
         client = self._clients.aclient_of(self._redis)
-        return await client.produce(lambda producer: producer.end_batch(self._member, "cancelled"))
+        return await client._produce(workflows.end_batch, self._member, "cancelled")
 
     def status(self) -> BatchStatus | None:
         """Return how far it is; None if it is gone: 30 days after its last change."""
         client = self._clients.client_of(self._redis)
-        return client.produce(lambda producer: producer.batch_status(self.id))
+        return client._produce(workflows.batch_status, self.id)
 
     async def astatus(self) -> BatchStatus | None:
         """Return how far it is; see `status`."""
         client = self._clients.aclient_of(self._redis)
-        return await client.produce(lambda producer: producer.batch_status(self.id))
+        return await client._produce(workflows.batch_status, self.id)
 
     @property
     def _member(self) -> Membership:
@@ -123,8 +124,8 @@ class NewBatch:
     def __enter__(self) -> Batch:
         batch = self._batch
         client = batch._clients.client_of(batch._redis)
-        batch.queue = client.produce(
-            lambda producer: producer.open_batch(batch.id, self._callbacks, self._description)
+        batch.queue = client._produce(
+            workflows.open_batch, batch.id, self._callbacks, self._description
         )
         return batch
 
@@ -137,13 +138,13 @@ class NewBatch:
         batch = self._batch
         client = batch._clients.client_of(batch._redis)
         how: Ending = "closed" if error is None else "cancelled"
-        client.produce(lambda producer: producer.end_batch(batch._member, how))
+        client._produce(workflows.end_batch, batch._member, how)
 
     async def __aenter__(self) -> Batch:
         batch = self._batch
         client = batch._clients.aclient_of(batch._redis)
-        batch.queue = await client.produce(
-            lambda producer: producer.open_batch(batch.id, self._callbacks, self._description)
+        batch.queue = await client._produce(
+            workflows.open_batch, batch.id, self._callbacks, self._description
         )
         return batch
 
@@ -156,4 +157,4 @@ class NewBatch:
         batch = self._batch
         client = batch._clients.aclient_of(batch._redis)
         how: Ending = "closed" if error is None else "cancelled"
-        await client.produce(lambda producer: producer.end_batch(batch._member, how))
+        await client._produce(workflows.end_batch, batch._member, how)

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 from jobwire.application.aio import AsyncClient
 from jobwire.application.client import Client
 from jobwire.application.delivery import Transport
-from jobwire.application.producer import MAX_PAYLOAD_BYTES, GenerationSetting
+from jobwire.application.generation import GenerationSetting
+from jobwire.application.payload_maker import MAX_PAYLOAD_BYTES
 from jobwire.application.redis_url import find_address
 from jobwire.errors import ConfigError
 from jobwire.protocol.arguments import StrictArgs
@@ -165,7 +166,7 @@ class Clients:
 
     def _client_settings(self, redis: str) -> dict[str, Any]:
         return {
-            "place": redis,
+            "location": redis,
             "namespace": self.namespace,
             "generation": self.generation,
             "strict_args": self.strict_args,

@@ -44,7 +44,7 @@ _log = logging.getLogger("jobwire.client")
 
 
 class Sender(Protocol):
-    """Writes jobs; the producer of a client."""
+    """Writes jobs; the writer of a client."""
 
     keeper: Keeper | None
 

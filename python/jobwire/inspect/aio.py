@@ -7,7 +7,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from jobwire.application.producer import GenerationSetting
+from jobwire.application.generation import GenerationSetting
 from jobwire.application.redis_url import find_address
 from jobwire.connection.aio import AsyncRedis
 from jobwire.connection.closing import AsyncClosing

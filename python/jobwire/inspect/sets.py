@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
-from jobwire.application.producer import GenerationSetting
+from jobwire.application.generation import GenerationSetting
 from jobwire.errors import ConfigError, MalformedPayload, RedisRefused
 from jobwire.inspect.entry import QUEUE, Entry, SetName, entry
 from jobwire.inspect.filters import Filter

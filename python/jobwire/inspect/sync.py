@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
-from jobwire.application.producer import GenerationSetting
+from jobwire.application.generation import GenerationSetting
 from jobwire.application.redis_url import find_address
 from jobwire.connection.closing import Closing
 from jobwire.connection.sync import SyncRedis

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, cast, get_args
 
-from jobwire.application.producer import GenerationSetting
+from jobwire.application.generation import GenerationSetting
 from jobwire.console.ops import undo
 from jobwire.console.ops.selection import Selection, place_key, place_size
 from jobwire.errors import ConfigError

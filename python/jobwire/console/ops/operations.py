@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Self, TypeVar
 
-from jobwire.application.producer import GenerationSetting
+from jobwire.application.generation import GenerationSetting
 from jobwire.console.ops import (
     bulk,
     detect,
