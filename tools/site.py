@@ -46,7 +46,6 @@ PAGES = {
     "README.md": "index.md",
     "docs/README.md": "index.md",
     "docs/conformance/README.md": "conformance/index.md",
-    "docs/explanation/decisions/README.md": "explanation/decisions.md",
     **{part: part_place(part) for part in document.PARTS},
     "conformance/README.md": "conformance/suite.md",
     "CHANGELOG.md": "changelog.md",

@@ -39,7 +39,7 @@ FRONTS = ("jobwire.active_job", "jobwire.ops", "jobwire.web")
 PAGES = [
     page
     for page in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-    if page.name not in ("internals.md", "glossary.md") and page.parent.name != "decisions"
+    if page.name not in ("internals.md", "glossary.md", "decisions.md")
 ]
 NAMED = re.compile(r"`([A-Z]\w*[a-z]\w*)")
 MODULES_FOR_USERS = (
