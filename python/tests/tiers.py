@@ -3,8 +3,8 @@
 A test belongs to the first tier whose rule it keeps; its markers say which:
 
 - no marker: in this process, or with one server; no bound in wall time; below 2 s of CPU
-- `process`: starts a process of ours, takes over a second, or is of the web page, whose tests cost
-  a sixth of all and are seldom what a change breaks
+- `process`: starts a process of ours, takes over a second, reads all of our texts or data, or is of
+  the web page, whose tests cost a sixth of all and are seldom what a change breaks
 - any other of `RELEASE`: only in the release check
 
 Some markers are set here. `tests.gate` reads the record and judges by it.

@@ -18,6 +18,8 @@ from jobwire_conformance.cases.values import plain
 from tests.conformance.test_suite import ROOT, bad, load, outcome_of, reference
 from tests.rows import over
 
+pytestmark = pytest.mark.process
+
 
 @pytest.fixture(autouse=True)
 def _python(monkeypatch: pytest.MonkeyPatch) -> None:

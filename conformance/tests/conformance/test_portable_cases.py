@@ -20,6 +20,8 @@ from tests.conformance.skeletons import needs
 from tests.conformance.suite import ROOT
 from tests.workers import jobwire
 
+pytestmark = pytest.mark.process
+
 EXAMPLE = ROOT / "examples" / "portable-cases"
 CLAIMS = ("client/core", "client/bulk", "client/scheduled")
 

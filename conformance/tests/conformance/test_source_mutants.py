@@ -22,6 +22,8 @@ from jobwire_conformance.mutation import kills, source, syntax
 from tests.conformance.suite import ROOT
 from tests.rows import over
 
+pytestmark = pytest.mark.process
+
 REFERENCE = ROOT / "conformance" / "drivers" / "python" / "conformance.toml"
 LISTS = sorted(data.source_mutants_directory().glob("*.json"))
 GO_SAMPLE = ROOT / "conformance" / "drivers" / "go-sample"

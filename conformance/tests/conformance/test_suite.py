@@ -513,6 +513,7 @@ def test_a_mistake_in_a_case_is_named(change: dict[str, object], says: str, tmp_
         cases.load_file(path)
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("area", sorted(data.cases_directory().iterdir()), ids=lambda a: a.name)
 def test_the_suites_own_cases_have_no_mistake(area: Path) -> None:
     """A run does not examine them again."""

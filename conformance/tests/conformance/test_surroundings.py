@@ -21,6 +21,8 @@ from jobwire_conformance.sandbox.processes import distant_zone
 from tests.conformance.suite import REFERENCE, ROOT, Quiet, adapter
 from tests.rows import over
 
+pytestmark = pytest.mark.process
+
 # Leaves ignored signals ignored, as a JVM does, and wants the surroundings that the suite promises.
 STRICT_WORKER = """
 import os, signal, socket, sys, time

@@ -20,6 +20,8 @@ from jobwire_conformance.mutation.variants import Variant
 from tests.conformance.suite import ROOT, Quiet
 from tests.rows import over
 
+pytestmark = pytest.mark.process
+
 ALL = variants.load()
 ROUNDS = variants.rounds(ALL, cases.load())
 

@@ -478,6 +478,7 @@ def test_kill_9_of_the_worker(server: Server, workers: Workers, tmp_path: Path) 
     shop.app.close()
 
 
+@pytest.mark.process
 def test_many_members(shop: Shop) -> None:
     """X-BATCH-2: in slices; all of them are in the batch."""
     with shop.batch() as batch:
@@ -636,6 +637,7 @@ def test_a_namespace(server: Server) -> None:
     app.close()
 
 
+@pytest.mark.process
 def test_people_see_a_large_batch(server: Server) -> None:
     """X-BATCH-1, X-BATCH-2: its numbers, and some members of 100,000; odd keys are left out."""
     client: Any = server.client()

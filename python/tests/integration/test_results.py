@@ -278,6 +278,7 @@ def test_asyncio_waits(server: Server) -> None:
     assert none is None
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("count", [2_000, pytest.param(100_000, marks=pytest.mark.full)])
 def test_a_reader_never_sees_an_outcome_without_its_value(server: Server, count: int) -> None:
     """X-RESULT-2: the reader looks at the counters and the results in one transaction."""

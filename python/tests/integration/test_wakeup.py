@@ -382,6 +382,7 @@ def test_without_the_doorbell_it_watches(any_server: Server, stop: threading.Eve
     wakeup.leave()
 
 
+@pytest.mark.process
 def test_jobs_spread_over_idle_workers(any_server: Server) -> None:
     """REL-30: while one process runs a job, others are the guards."""
     gates: dict[bytes, Gate] = {}
@@ -406,6 +407,7 @@ def test_jobs_spread_over_idle_workers(any_server: Server) -> None:
         assert sorted(len(gate.entered) for gate in gates.values()) == [0, 1, 1, 1, 1]
 
 
+@pytest.mark.process
 def test_no_push_is_lost_among_idle_workers(any_server: Server) -> None:
     """REL-30: pushes at any moment of a wait; each job starts long before the safety net."""
     app = App()

@@ -7,6 +7,8 @@ import re
 from functools import cache
 from pathlib import Path
 
+import pytest
+
 from jobwire import App, Client, JobType
 from jobwire.settings import SETTINGS
 from tests.rows import over
@@ -73,6 +75,7 @@ def test_every_behaviour_is_there_once() -> None:
     assert listed == [f"S{number:03}" for number in range(1, 177)]
 
 
+@pytest.mark.process
 @over("row", rows(LIST, 4), ids=lambda row: row[0])
 def test_what_a_row_names_is_there(row: list[str]) -> None:
     assert faults(row) == []

@@ -68,6 +68,7 @@ def documented() -> set[str]:
     return {name for text in texts for name in NAMED.findall(text)}
 
 
+@pytest.mark.process
 def test_documented_names_can_be_imported() -> None:
     """From `jobwire`, or from one of its few modules for users."""
     lists = [importlib.import_module(f"jobwire.{name}").__all__ for name in MODULES_FOR_USERS]
@@ -110,6 +111,7 @@ def test_every_public_module_has_a_list(name: str) -> None:
     assert isinstance(importlib.import_module(name).__all__, list)
 
 
+@pytest.mark.process
 @over("name", [name for name in MODULES if name not in FRONTS])
 def test_listed_names_are_the_modules_own(name: str) -> None:
     module = importlib.import_module(name)

@@ -23,6 +23,8 @@ from jsonschema import Draft202012Validator
 
 from tests.rows import over
 
+pytestmark = pytest.mark.process
+
 REPOSITORY = Path(__file__).resolve().parents[3]
 FIXTURES = REPOSITORY / "fixtures"
 INDEX: list[dict[str, Any]] = json.loads((FIXTURES / "index.json").read_text("utf-8"))

@@ -190,6 +190,7 @@ def test_only_drivers_beside_the_suite_import_the_library() -> None:
     assert users == {"drivers/python"}
 
 
+@pytest.mark.process
 def test_tests_of_the_library_do_not_test_the_suite() -> None:
     base = Path(__file__).parents[1]
     kinds = {"jobwire_conformance", "tests.conformance", "tests.schema", "tests.spec"}

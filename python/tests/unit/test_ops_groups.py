@@ -123,6 +123,7 @@ def test_a_group_counts_places_and_times() -> None:
     assert Grouping().groups() == []
 
 
+@pytest.mark.process
 def test_the_number_of_groups_is_bounded() -> None:
     """A large group that begins late is not lost, and nothing is counted twice."""
     grouping = Grouping(most=10)

@@ -153,6 +153,7 @@ MATCHES: dict[str, Callable[[datetime], bool]] = {
 }
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("name", "first"),
     [

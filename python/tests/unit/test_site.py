@@ -59,6 +59,7 @@ def test_ids_of_requirements_lead_to_their_pages() -> None:
         )
 
 
+@pytest.mark.process
 def test_every_command_and_every_public_name_is_on_the_site() -> None:
     commands = "\n".join(site.command_pages())
     assert {"## jobwire worker", "### jobwire inspect retries"} <= {
