@@ -308,6 +308,9 @@ func (p *parser) escape() (rune, error) {
 		return 0, p.fail("an unknown escape")
 	}
 	unit, err := p.unit()
+	if unit == 0 && mistake.Made("refuses-nul") { // as C does
+		return 0, p.fail("a NUL")
+	}
 	if err != nil || !utf16.IsSurrogate(unit) {
 		return unit, err
 	}

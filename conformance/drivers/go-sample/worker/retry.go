@@ -123,6 +123,9 @@ func readLimit(job *payload.Object, definition *Definition) (limit *big.Int, dro
 	case payload.Number:
 		if value.IsInteger() {
 			limit, _ := new(big.Int).SetString(string(value), 10)
+			if mistake.Made("limit-of-32-bits") {
+				limit = big.NewInt(int64(int32(limit.Int64())))
+			}
 			return limit, false
 		}
 	}
