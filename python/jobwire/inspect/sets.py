@@ -98,14 +98,17 @@ def escape(text: str) -> str:
     return re.sub(r"[*?\[\]\\]", r"\\\g<0>", text)
 
 
-def find_in_set(keys: Keys, name: SetName, jid: str, *, page: int = BATCH_SIZE) -> Op[Entry | None]:
+def find_in_set(
+    keys: Keys, name: SetName | Literal["parked"], jid: str, *, page: int = BATCH_SIZE
+) -> Op[Entry | None]:
     """Return the entry with this job id. O(n) for the server. [INSP-10]
 
     The server looks at `page` members in each step.
     """
     # JSON can write other characters in several ways, which one pattern cannot match.
     pattern = f"*{escape(jid)}*" if _SPELLED_ONE_WAY.fullmatch(jid) else "*"
-    return (yield from _find(Scan(set_key(keys, name), name, pattern, page=page), jid))
+    key = keys.parked if name == "parked" else set_key(keys, name)
+    return (yield from _find(Scan(key, name, pattern, page=page), jid))
 
 
 def find_in_queue(keys: Keys, queue: str, jid: str) -> Op[Entry | None]:

@@ -10,6 +10,7 @@ from jobwire.console.ops.locate import JobFacts, Whereabouts
 from jobwire.inspect.entry import Entry
 from jobwire.inspect.processes import ProcessInfo
 from jobwire.inspect.reading import text
+from jobwire.protocol import foreign
 from jobwire.protocol.batches import BATCH, membership
 from jobwire.protocol.heartbeat import BEAT_INTERVAL_S, LEASE_S
 from jobwire.protocol.keys import Keys
@@ -85,6 +86,8 @@ def _reasons(facts: JobFacts) -> Iterator[Reason]:
                 yield _dead(one.job)
             case "unreadable":
                 yield _unreadable(one.job)
+            case "parked":
+                yield _parked(one, facts)
             case _:
                 yield from _queued(one, facts)
     yield from _lock(facts)
@@ -325,6 +328,27 @@ def _dead(job: Entry) -> Reason:
         )
     why = "it was killed, before its retries were used"
     return Reason("dead-killed", f"It is dead: {why}; {failed}.", again, blocks=True)
+
+
+def _parked(one: Whereabouts, facts: JobFacts) -> Reason:
+    shown = visible(one.job.display_class)
+    match facts.parked:
+        case foreign.UNKNOWN:
+            why = f": a worker that took it knows no class {shown}"
+            remedy = "start a worker that has the class, which puts it back"
+        case foreign.NEWER:
+            why = f": it is of a newer version of {shown} than the worker that took it"
+            remedy = "start a worker that has the version, which puts it back"
+        case feature:
+            named = f" ({visible(text(feature))})" if feature else ""
+            why = f": it needs a feature of another product{named}"
+            remedy = "have that product run it"
+    return Reason(
+        "parked",
+        f"It is parked{why}.",
+        f"{remedy}; to push it as it is: jobwire inspect unpark --class {shown}",
+        blocks=True,
+    )
 
 
 def _unreadable(job: Entry) -> Reason:

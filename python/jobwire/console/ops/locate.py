@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from jobwire.console.ops import parking
 from jobwire.console.ops.selection import SETS, place_size
 from jobwire.inspect import batches, limits, locks, progress
 from jobwire.inspect import processes as process_reading
@@ -95,6 +96,7 @@ class JobFacts:
         lock: The lock of its key, if it is a unique job and some job has the lock.
         limit: Its limit, if it has one.
         batch: Its batch, if it is a member or a callback of one that exists.
+        parked: The reason that it is parked; empty if it is not, or if the reason is lost.
     """
 
     jid: str
@@ -108,6 +110,7 @@ class JobFacts:
     lock: UniqueLock | None = None
     limit: JobLimit | None = None
     batch: BatchStatus | None = None
+    parked: str = ""
 
 
 def collect(
@@ -143,6 +146,7 @@ def collect(
             places = [known]
             break
         places = yield from _in_sets(keys, jid, in_sets, cut)
+        places += yield from _parked(keys, jid, in_sets, cut)
         queues = yield from _with_jobs(keys, sorted({*names, *served}))
         share = examine
         if in_queues is not None:
@@ -166,6 +170,7 @@ def collect(
     held = yield from locks.locks_of(keys, [described.digest] if described else [])
     limited = next(filter(None, (limit_of(one.job.fields.get(LIMIT)) for one in places)), None)
     member = next(filter(None, (batch_of(one.job.fields) for one in places)), None)
+    parked = next((one.job for one in places if one.place == "parked"), None)
     leases = yield from _leases(keys, {one.identity for one in registered} | {*_owners(places)})
     return JobFacts(
         jid=jid,
@@ -179,6 +184,7 @@ def collect(
         lock=next(iter(held), None),
         limit=(yield from limits.of_job(keys, limited, jid)) if limited else None,
         batch=(yield from batches.of_job(keys, member.batch)) if member else None,
+        parked=(yield from parking.reason_of(keys, parked)) if parked else "",
     )
 
 
@@ -196,6 +202,16 @@ def _in_sets(keys: Keys, jid: str, most: int | None, cut: list[str]) -> Op[list[
         if one is not None:
             places.append(Whereabouts(place, one, queue=one.queue))
     return places
+
+
+def _parked(keys: Keys, jid: str, most: int | None, cut: list[str]) -> Op[list[Whereabouts]]:
+    if most is not None:
+        (size,) = yield from ask([command("ZCARD", keys.parked)])
+        if whole(size) > most:
+            cut.append("parked")
+            return []
+    one = yield from find_in_set(keys, "parked", jid, page=BATCH_SIZE)
+    return [Whereabouts("parked", one, queue=one.queue)] if one else []
 
 
 def _examined(keys: Keys, place: SetName, jid: str, most: int) -> Op[list[Entry]]:

@@ -16,7 +16,17 @@ from jobwire.protocol.foreign import why_field
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.wire import Op, command
 
-__all__ = ["ParkedJob", "ParkedPage", "Unparked", "at", "page", "some", "unpark", "walk"]
+__all__ = [
+    "ParkedJob",
+    "ParkedPage",
+    "Unparked",
+    "at",
+    "page",
+    "reason_of",
+    "some",
+    "unpark",
+    "walk",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +110,12 @@ def at(keys: Keys, moment: float, named: str, secret: bytes) -> Op[ParkedJob | N
     return next(
         (ParkedJob(one, "") for one in _entries(flat) if digest(one, secret) == named), None
     )
+
+
+def reason_of(keys: Keys, job: Entry) -> Op[str]:
+    """Return the reason of a parked job; empty if it is lost."""
+    (found,) = yield from _with_reasons(keys, [job])
+    return found.reason
 
 
 def _entries(flat: object) -> list[Entry]:

@@ -12,6 +12,7 @@ import pytest
 from harness.servers import Server, wait_until
 from jobwire import App
 from jobwire.ops import Operations, Whereabouts
+from jobwire.protocol.foreign import why_field
 from tests.integration.inspector.entries import IDENTITY, payload
 from tests.integration.ops.hostile import HOSTILE
 from tests.workers import brisk, running
@@ -242,3 +243,25 @@ def test_the_batch_of_a_job(operations: Operations, client: Any) -> None:
     assert sentences("c") == ["It is a callback of batch b."]
     client.hset("jobwire:batch:b", "state", "cancelled")
     assert sentences("m") == ["Its batch b is cancelled, so a worker that takes it drops it."]
+
+
+@pytest.mark.parametrize(
+    ("reason", "sentence"),
+    [
+        ("unknown", "a worker that took it knows no class A"),
+        ("version", "it is of a newer version of A than the worker that took it"),
+        ("bid", "it needs a feature of another product (bid)"),
+        ("", "it needs a feature of another product"),
+    ],
+)
+def test_a_parked_job(operations: Operations, client: Any, reason: str, sentence: str) -> None:
+    """X-PARK-4: with its reason, which may be lost."""
+    job = payload("p")
+    client.zadd("jobwire:parked", {job: time.time()})
+    if reason:
+        client.hset("jobwire:parked:why", why_field(job), reason)
+    explanation = operations.explain("p")
+    assert [one.place for one in explanation.places] == ["parked"]
+    (found,) = explanation.reasons
+    assert (found.code, found.sentence) == ("parked", f"It is parked: {sentence}.")
+    assert found.remedy.endswith("jobwire inspect unpark --class A")
