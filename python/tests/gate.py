@@ -55,7 +55,15 @@ _WORKING = ["-n", "4", "--dist", "worksteal"]
 _CHECKING = ["-n", "5", "--dist", "worksteal"]
 _ALONE = ["-n", "0"]
 _WAITING = ["-n", "5", "--dist", "worksteal"]
-_OPTIONS = {"test": _WORKING, "check": _CHECKING, "timing": _ALONE, "real_time": _WAITING}
+# A test of this tier records all fixtures again, which takes minutes.
+_RECORDING = [*_BESIDE, "-o", "faulthandler_timeout=1200"]
+_OPTIONS = {
+    "test": _WORKING,
+    "check": _CHECKING,
+    "timing": _ALONE,
+    "real_time": _WAITING,
+    "interop": _RECORDING,
+}
 
 
 @dataclass

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["OWNERS", "SCENARIOS", "Scenario", "Seed"]
 
 OWNERS = "jobwire:owners"
-AMPLE = 60.0  # seconds for steps of milliseconds, or of seconds on a busy machine
+AMPLE = 180.0  # seconds for steps of milliseconds, or of 20 s if an audit brings back the jobs
 
 Place = Literal["queue", "schedule", "orphan", "unknown", "chain", "group"]
 

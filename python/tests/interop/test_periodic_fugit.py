@@ -190,8 +190,8 @@ def test_random_lines_have_the_same_ticks(fugit: Fugit) -> None:
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("seed", range(1, 17))
+@pytest.mark.parametrize("seed", range(1, 81))
 def test_many_random_lines_have_the_same_ticks(fugit: Fugit, seed: int) -> None:
     """X-CRON-10, X-CRON-11: 10,000 lines in 12 zones, from 2024 to 2030."""
-    _, differences = compare(fugit, lines=625, instants=2, seed=seed)
+    _, differences = compare(fugit, lines=125, instants=2, seed=seed)
     assert differences == []

@@ -1,7 +1,7 @@
 """A new recording of the fixtures changes only times, ids, names of hosts and similar values.
 
-The list of these values is in `recorded.py`. Every run of these tests records a part. All of it
-takes minutes and is marked slow: `make interop ARGS='-m "interop and slow"'`.
+The list of these values is in `recorded.py`. One test records a part, another one all of it,
+which takes minutes.
 """
 
 from __future__ import annotations
