@@ -66,11 +66,11 @@ def refused(
         return {endings[-1]: replies[-1]}
     ending = usable[0]
     # Without MULTI, the server would carry out what follows.
-    begun, _ = yield Batch([command("MULTI"), ending])
+    begun, _ = yield Batch([command("MULTI"), ending], whole=True)
     if isinstance(begun, ErrorReply):
         return {"MULTI": begun}
     # The call without its argument makes the server give up the transaction at EXEC also.
-    replies = yield Batch([command("MULTI"), command("GET"), *tried, ending])
+    replies = yield Batch([command("MULTI"), command("GET"), *tried, ending], whole=True)
     return {
         str(step.args[0]): reply
         for step, reply in zip(tried, replies[2:-1], strict=True)

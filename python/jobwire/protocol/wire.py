@@ -78,6 +78,9 @@ class Batch(msgspec.Struct, frozen=True):
     atomic: bool = False
     confirm: Confirm | None = None
     """For an atomic batch: raise `NoReply` if replicas do not confirm it in time."""
+    whole: bool = False
+    """For another batch: after a failover, repeat all of it. It has a MULTI of its own, and the
+    server would carry out the commands that the failover hit."""
 
 
 @final
@@ -250,7 +253,7 @@ def _repair(step: _Sent, reply: Any, scripts: ScriptSource) -> Generator[Message
 
 def _repeat(step: _Sent, reply: Any, scripts: ScriptSource) -> Generator[Message, list[Any], Any]:
     """Send the commands that a failover hit once more, and no others. [PUSH-9] [PUSH-22]"""
-    if not isinstance(step, Batch) or step.atomic:
+    if not isinstance(step, Batch) or step.atomic or step.whole:
         replies = yield Message(_commands(step, scripts), fresh=True)
         return _reply(step, replies)
     hit = [index for index, part in enumerate(reply) if _hit_by_failover(part)]

@@ -24,9 +24,19 @@ from jobwire.protocol.reliable import reclaim, recover, resign, script_finish
 from jobwire.protocol.results import value_members
 from jobwire.protocol.retry import Discard, Failure, after_failure
 from jobwire.protocol.template import Template
-from jobwire.protocol.wire import Batch, Confirm, ErrorReply, Op, Script, Step, command, dialogue
+from jobwire.protocol.wire import (
+    Batch,
+    Confirm,
+    ErrorReply,
+    Message,
+    Op,
+    Script,
+    Step,
+    command,
+    dialogue,
+)
 from jobwire.text import counted
-from tests.unit.test_wire import ABORTED, converse, one, scripts
+from tests.unit.test_wire import ABORTED, READONLY, converse, one, scripts
 
 KEYS = Keys()
 REFUSED = ErrorReply("NOPERM User has no permissions to run this command")
@@ -241,6 +251,21 @@ def test_nothing_is_tried_without_a_transaction(replies: list[Any], name: str) -
     """SEC-3: a user who may not begin one, or not end one, learns that name only."""
     found, _ = steps_of(permissions.refused([command("ZADD", "retry", 0, "x")]), *replies)
     assert found == {name: REFUSED}
+
+
+def test_a_failover_carries_out_nothing_that_was_tried() -> None:
+    """SEC-3: alone, the repeated command would take a job from its queue."""
+    tried = [command("RPOP", "queue:a", 1), command("GET", "x")]
+    begun, ended, queued = ErrorReply("ERR EXEC without MULTI"), ABORTED, b"QUEUED"
+    found, sent = converse(
+        permissions.refused(tried),
+        [begun],
+        [b"OK", []],
+        [b"OK", ErrorReply("ERR wrong number of arguments"), READONLY, queued, ended],
+        [b"OK", ErrorReply("ERR wrong number of arguments"), queued, REFUSED, ended],
+    )
+    assert found == {"GET": REFUSED}
+    assert sent[3] == Message(sent[2].commands, fresh=True)
 
 
 @pytest.mark.parametrize(("value", "there"), [(None, False), (False, False), (0, True), ("", True)])
