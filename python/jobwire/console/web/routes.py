@@ -8,17 +8,6 @@ from typing import NamedTuple
 
 from starlette.responses import Response
 
-from jobwire.console.web.actions import batches as on_batches
-from jobwire.console.web.actions import bulk as on_many
-from jobwire.console.web.actions import deployments as on_deployments
-from jobwire.console.web.actions import entries as on_entries
-from jobwire.console.web.actions import iterations as on_iterations
-from jobwire.console.web.actions import locks as on_locks
-from jobwire.console.web.actions import parked as on_parked
-from jobwire.console.web.actions import periodic as on_periodic
-from jobwire.console.web.actions import processes as on_processes
-from jobwire.console.web.actions import queues as on_queues
-from jobwire.console.web.actions import undo as on_deletions
 from jobwire.console.web.context import Page, Redirect, RequestContext
 from jobwire.console.web.pages import (
     batches,
@@ -125,28 +114,28 @@ PAGES: Sequence[Address] = (
 )
 
 ACTIONS: Sequence[Action] = (
-    Action("retry", on_entries.act_on_each("retry")),
-    Action("add_to_queue", on_entries.act_on_each("add_to_queue")),
-    Action("kill", on_entries.act_on_each("kill")),
-    Action("delete", on_entries.delete),
-    Action("reschedule", on_entries.reschedule),
-    Action("pause", on_queues.pause),
-    Action("unpause", on_queues.unpause),
-    Action("quiet", on_processes.signal("quiet")),
-    Action("stop", on_processes.signal("stop")),
-    Action("dump", on_processes.signal("dump")),
-    Action("cancel", on_iterations.cancel),
-    Action("unpark", on_parked.unpark),
-    Action("unlock", on_locks.unlock),
-    Action("cancel_batch", on_batches.cancel),
-    Action("mark_deploy", on_deployments.mark),
-    Action("enable_periodic", on_periodic.enable),
-    Action("disable_periodic", on_periodic.disable),
-    Action("enqueue_periodic", on_periodic.enqueue),
-    Action("remove_periodic", on_periodic.remove),
-    Action("bulk", on_many.start),
-    Action("stop-change", on_many.stop),
-    Action("undo", on_deletions.undo),
+    Action("retry", entries.act_on_each("retry")),
+    Action("add_to_queue", entries.act_on_each("add_to_queue")),
+    Action("kill", entries.act_on_each("kill")),
+    Action("delete", entries.delete),
+    Action("reschedule", entries.reschedule),
+    Action("pause", queues.pause),
+    Action("unpause", queues.unpause),
+    Action("quiet", busy.signal("quiet")),
+    Action("stop", busy.signal("stop")),
+    Action("dump", busy.signal("dump")),
+    Action("cancel", iterations.cancel),
+    Action("unpark", parked.unpark),
+    Action("unlock", locks.unlock),
+    Action("cancel_batch", batches.cancel),
+    Action("mark_deploy", overview.mark),
+    Action("enable_periodic", periodic.enable),
+    Action("disable_periodic", periodic.disable),
+    Action("enqueue_periodic", periodic.enqueue),
+    Action("remove_periodic", periodic.remove),
+    Action("bulk", bulk.start),
+    Action("stop-change", bulk.stop),
+    Action("undo", changes.undo),
 )
 
 MENU: Sequence[MenuItem] = (

@@ -74,7 +74,7 @@ def words(html: str) -> str:
 @pytest.fixture(autouse=True)
 def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the request of an undo wait for its end, however busy the machine is."""
-    monkeypatch.setattr("jobwire.console.web.actions.undo.WAIT_S", 60)
+    monkeypatch.setattr("jobwire.console.web.pages.changes.WAIT_S", 60)
 
 
 @contextmanager
@@ -347,7 +347,7 @@ def test_a_long_undo_has_a_page_with_its_progress(
 ) -> None:
     fill(server, 5000)
     before = snapshot(server.client())
-    monkeypatch.setattr("jobwire.console.web.actions.undo.WAIT_S", 0)
+    monkeypatch.setattr("jobwire.console.web.pages.changes.WAIT_S", 0)
     with visiting(server) as browser:
         path = browser.confirm("/bulk?place=retry&act=delete&class=B")
         browser.ended(path)

@@ -556,7 +556,7 @@ def test_an_act_returns_to_a_page_of_ours(
     server: Server, back: str, ours: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # A slow one leads to its progress.
-    monkeypatch.setattr("jobwire.console.web.actions.undo.WAIT_S", 60)
+    monkeypatch.setattr("jobwire.console.web.pages.changes.WAIT_S", 60)
     client_of = server.client()
     client_of.zadd("dead", {payload("a"): 5})
     app = WebApp(server.url, authorize=lambda request: Visitor("ada", "admin"), secret=SECRET)

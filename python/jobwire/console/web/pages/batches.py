@@ -1,13 +1,14 @@
-"""The pages of batches: the newest ones, and one with its members."""
+"""The pages of batches: the newest ones, and one with its members; the action that cancels it."""
 
 from __future__ import annotations
 
-from jobwire.console.web.context import Absent, Page, RequestContext
+from jobwire.console.web.context import Absent, Page, Redirect, RequestContext
 from jobwire.console.web.redaction import HIDDEN
 from jobwire.inspect.batches import MAX_MEMBERS
+from jobwire.inspect.reading import text
 from jobwire.protocol.batches import BatchStatus
 
-__all__ = ["show", "show_all"]
+__all__ = ["cancel", "show", "show_all"]
 
 MAX_BATCHES = 100
 EXAMINED = 20_000  # keys of the server, so that the page is quick
@@ -49,3 +50,10 @@ def _description(context: RequestContext, batch: BatchStatus) -> str:
     """Return the text of the application's author, which may quote arguments of its jobs."""
     shown = context.visible_fields({"description": batch.description}).get("description")
     return shown if isinstance(shown, str) else HIDDEN
+
+
+def cancel(context: RequestContext) -> Redirect:
+    """Cancel a batch."""
+    batch_id = context.field("batch")
+    words = "is cancelled" if context.operations.cancel_batch(batch_id) else "had ended or is gone"
+    return Redirect(context.back(), f"batch {text(batch_id)} {words}")

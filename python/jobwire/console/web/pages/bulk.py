@@ -1,4 +1,4 @@
-"""The dry run of a change of many jobs: their number, a sample, and the consequences."""
+"""A change of many jobs: its dry run with number and sample, its start, and its stop."""
 
 from __future__ import annotations
 
@@ -6,17 +6,18 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
-from jobwire.console.ops.bulk import BulkAction, check_action
+from jobwire.console.ops.bulk import BulkAction, BulkState, check_action
+from jobwire.console.ops.changes import Change, batches, progress_of
 from jobwire.console.ops.roles import Action, require
 from jobwire.console.ops.selection import Preview, check_place
-from jobwire.console.web.context import Page, RequestContext
-from jobwire.console.web.labels import ACTION_WORDS, LABELS, job_count, place_words
+from jobwire.console.web.context import Absent, Page, Redirect, RequestContext
+from jobwire.console.web.labels import ACTION_WORDS, LABELS, job_count, place_words, selection_words
 from jobwire.console.web.selecting import CONDITIONS, parameters, selection_of
 from jobwire.errors import ConfigError
 from jobwire.inspect.entry import QUEUE
 from jobwire.protocol.dead_set import MAX_JOBS
 
-__all__ = ["show"]
+__all__ = ["show", "start", "stop"]
 
 TIME_S = 0.1  # for the dry run; the change itself examines all
 MAX_EXAMINED = 20_000  # entries that the dry run examines, however fast they come
@@ -124,3 +125,55 @@ def _cancel(context: RequestContext, place: str, given: Mapping[str, str]) -> st
     if place.startswith(QUEUE):
         return context.path("queues", place.removeprefix(QUEUE))
     return context.path(PAGES_OF_SETS[place], **given)
+
+
+def start(context: RequestContext) -> Redirect:
+    """Start the change that a dry run showed, and go to its page."""
+    place = context.field("place")
+    if context.field("act") == "clear":
+        return _clear(context, place)
+    values = {**context.query, **dict(context.form)}
+    chosen = selection_of(context, values, place)
+    act = check_action(context.field("act"), place)
+    states = context.operations.bulk(act, chosen)
+    # The first state needs no Redis. From here on, closing the generator writes the end.
+    first: BulkState = next(states)
+    change = Change(
+        id=first.id,
+        act=act,
+        target=selection_words(place, parameters(values)),
+        person=context.visitor.person,
+        work=batches(states),
+        at=context.now,
+        progress=progress_of(first),
+    )
+    try:
+        context.site.changes.start(change)
+    except BaseException:
+        states.close()
+        raise
+    return Redirect(context.path("changes", change.id))
+
+
+def stop(context: RequestContext) -> Redirect:
+    """Let a change end after its batch. It needs the role that its action needs."""
+    name = context.field("id")
+    change = context.site.changes.get(name)
+    if change is None:
+        raise Absent(
+            "this server has no such change at work: it has ended, or another server does it"
+        )
+    require(context.operations.role, change.act)
+    if change.act == "undo":
+        raise ConfigError("an undo cannot be stopped: it would leave a part of the jobs out")
+    if context.site.changes.stop(name):
+        return Redirect(context.back(), "The change stops after its batch.")
+    return Redirect(context.back(), "The change had ended.")
+
+
+def _clear(context: RequestContext, place: str) -> Redirect:
+    deleted = context.operations.clear(place)
+    if not deleted:
+        return Redirect(context.back(), f"There was nothing in {place_words(place)}.")
+    said = f"Deleted {job_count(deleted.count)}: all of {place_words(place)}."
+    return Redirect(context.path("changes", deleted.undo), f"{said} It can be undone for 24 hours.")

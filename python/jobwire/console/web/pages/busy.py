@@ -1,12 +1,17 @@
-"""The page of processes and of the jobs that they run."""
+"""The page of processes and of the jobs that they run; the actions on processes."""
 
 from __future__ import annotations
 
-from jobwire.console.ops.doctor import SILENT_S
-from jobwire.console.web.context import Page, RequestContext
-from jobwire.protocol.heartbeat import LEASE_S
+from collections.abc import Callable
+from typing import Literal
 
-__all__ = ["show"]
+from jobwire.console.ops.doctor import SILENT_S
+from jobwire.console.web.context import Page, Redirect, RequestContext
+from jobwire.inspect.reading import text
+from jobwire.protocol.heartbeat import LEASE_S
+from jobwire.text import counted
+
+__all__ = ["show", "signal"]
 
 PER_PAGE = 50
 MAX_GIVEN_UP = 20
@@ -39,3 +44,28 @@ def show(context: RequestContext) -> Page:
             "given_up": context.shared("given up", context.operations.given_up)[:MAX_GIVEN_UP],
         },
     )
+
+
+WORDS = {
+    "quiet": "will fetch no more",
+    "stop": "will end",
+    "dump": "will log the work of its threads",
+}
+
+
+def signal(act: Literal["quiet", "stop", "dump"]) -> Callable[[RequestContext], Redirect]:
+    """Return the action that signals one process, or with `*` all that are not embedded."""
+
+    def do(context: RequestContext) -> Redirect:
+        identity = context.field("identity")
+        send = getattr(context.operations, act)
+        if identity != "*":
+            send(identity)
+            return Redirect(context.back(), f"{text(identity)} {WORDS[act]}")
+        processes = context.operations.inspector.processes()
+        free = [process.identity for process in processes if not process.embedded]
+        for each in free:
+            send(each)
+        return Redirect(context.back(), f"{counted(len(free), 'process')} told: {act}")
+
+    return do

@@ -1,13 +1,15 @@
-"""The page of iterable jobs: how far those are that run, or wait for their next attempt."""
+"""The page of iterable jobs: how far those are that run, or wait; the action on them."""
 
 from __future__ import annotations
 
-from jobwire.console.web.context import Page, RequestContext
+from jobwire.console.web.context import Page, Redirect, RequestContext
 from jobwire.console.web.redaction import HIDDEN
+from jobwire.inspect.display import CANCELLED
 from jobwire.inspect.entry import Entry
 from jobwire.inspect.progress import IterationState
+from jobwire.inspect.reading import text
 
-__all__ = ["show"]
+__all__ = ["cancel", "show"]
 
 EXAMINED = 200  # at most, of the jobs that have run longest, and of the retries due next
 MAX_JOBS = 100
@@ -43,3 +45,10 @@ def _states(context: RequestContext) -> list[tuple[IterationState, Entry, str]]:
     readable = [jid for jid in found if jid.isprintable()]
     states = inspector.iterations(readable)
     return [(state, *found[state.jid]) for state in states][:MAX_JOBS]
+
+
+def cancel(context: RequestContext) -> Redirect:
+    """Cancel a job."""
+    jid = context.field("jid")
+    outcome = CANCELLED[context.operations.cancel(jid).place]
+    return Redirect(context.back(), f"{text(jid)} {outcome}")

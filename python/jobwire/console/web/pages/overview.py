@@ -1,4 +1,4 @@
-"""The first page: the jobs done, the jobs that wait, and the problems."""
+"""The first page: the jobs done, the jobs that wait, and the problems; the mark of a deployment."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from datetime import UTC, datetime
 
 from jobwire.console.ops.alerts import alerts
 from jobwire.console.web import charts
-from jobwire.console.web.context import Page, RequestContext
+from jobwire.console.web.context import Page, Redirect, RequestContext
+from jobwire.errors import ConfigError
 from jobwire.inspect.activity import Activity
 
-__all__ = ["activity_bars", "activity_marks", "show"]
+__all__ = ["activity_bars", "activity_marks", "mark", "show"]
 
 PERIODS = {"5m": "5 minutes", "1h": "1 hour", "1d": "1 day", "90d": "90 days"}
 MAX_QUEUES = 10  # queues
@@ -93,3 +94,16 @@ def _chart(context: RequestContext, period: str) -> tuple[list[charts.Bar], list
         if not activity.jobs:  # perhaps Sidekiq 7 writes here, in keys of its own
             activity = inspector.activity(minutes=minutes, generation=7)
     return activity_bars(activity), activity_marks(activity)
+
+
+MAX_LABEL_CHARS = 100
+
+
+def mark(context: RequestContext) -> Redirect:
+    """Mark a deployment in the charts."""
+    label = context.field("label").strip()
+    if not label or len(label) > MAX_LABEL_CHARS:
+        raise ConfigError(f"label: write 1 to {MAX_LABEL_CHARS} characters, such as a version")
+    new = context.operations.mark_deploy(label)
+    result = "marked" if new else "not marked: there was a mark within the last minute"
+    return Redirect(context.back(), f"Deployment {label!r} {result}")

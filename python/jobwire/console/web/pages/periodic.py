@@ -1,16 +1,17 @@
-"""The pages of periodic jobs: all entries, and one with its next times and its newest jobs."""
+"""The pages of periodic jobs, all and one with its times, and the actions on them."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from jobwire.console.web.context import Absent, Page, RequestContext
+from jobwire.console.web.context import Absent, Page, Redirect, RequestContext
 from jobwire.console.web.jobs import shortened
 from jobwire.console.web.pages.entries import FURTHEST
 from jobwire.errors import ConfigError
 from jobwire.inspect.periodic import PeriodicJob
+from jobwire.inspect.reading import text
 
-__all__ = ["found", "show", "show_all"]
+__all__ = ["disable", "enable", "enqueue", "found", "remove", "show", "show_all"]
 
 PER_PAGE = 100
 NEXT_TICKS = 10
@@ -79,3 +80,39 @@ def _arguments(context: RequestContext, job: PeriodicJob) -> str:
     """Return the arguments that the visitor may see, as of a payload."""
     fields: dict[str, Any] = {"class": job.entry.job, "args": job.entry.args}
     return shortened(context.visible_fields(fields).get("args", []))
+
+
+def enable(context: RequestContext) -> Redirect:
+    """Let the ticks of an entry be taken from now on."""
+    name = context.field("name")
+    changed = context.operations.periodic().enable(found(context, name))
+    return Redirect(context.back(), f"{text(name)} {_told(changed, 'enabled')}")
+
+
+def disable(context: RequestContext) -> Redirect:
+    """Leave the ticks of an entry out until it is enabled."""
+    name = context.field("name")
+    changed = context.operations.periodic().disable(found(context, name))
+    return Redirect(context.back(), f"{text(name)} {_told(changed, 'disabled')}")
+
+
+def enqueue(context: RequestContext) -> Redirect:
+    """Enqueue the job of an entry now."""
+    name = context.field("name")
+    jid = context.operations.periodic().enqueue(found(context, name))
+    return Redirect(context.back(), f"{text(name)}: enqueued as {jid}")
+
+
+def remove(context: RequestContext) -> Redirect:
+    """Remove an entry with its history."""
+    name = context.field("name")
+    removed = context.operations.periodic().remove(found(context, name))
+    return Redirect(
+        context.path("periodic"), f"{text(name)} {'removed' if removed else 'was gone'}"
+    )
+
+
+def _told(changed: bool | None, state: str) -> str:
+    if changed is None:
+        return "was gone"
+    return f"is {state}" if changed else f"was {state} already"

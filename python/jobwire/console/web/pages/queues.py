@@ -1,4 +1,4 @@
-"""The pages of queues and of their jobs."""
+"""The pages of queues and of their jobs; the actions on queues."""
 
 from __future__ import annotations
 
@@ -9,16 +9,17 @@ from typing import Any
 from markupsafe import Markup
 
 from jobwire.console.web import charts
-from jobwire.console.web.context import Page, RequestContext
+from jobwire.console.web.context import Page, Redirect, RequestContext
 from jobwire.console.web.pages.entries import FURTHEST, PER_PAGE, find
 from jobwire.console.web.rendering import duration, number
 from jobwire.console.web.selecting import CONDITIONS, filter_of, parameters
 from jobwire.console.web.site import Site
 from jobwire.console.web.sizes import GAP_S, MAX_QUEUES, SizeLine
 from jobwire.inspect.entry import QUEUE
+from jobwire.inspect.reading import text
 from jobwire.inspect.summary import QueueSummary
 
-__all__ = ["show", "show_all"]
+__all__ = ["pause", "show", "show_all", "unpause"]
 
 QUEUES_PER_PAGE = 100
 ORDERS: dict[str, Callable[[QueueSummary], Any]] = {
@@ -128,3 +129,19 @@ def _sampling(site: Site) -> dict[str, Any]:
 def _position(index: int, *, rising: bool) -> int:
     """Return the position in the list; from the tail it is negative, so pushes do not change it."""
     return -index - 1 if rising else index
+
+
+def pause(context: RequestContext) -> Redirect:
+    """Pause a queue for jobwire's workers."""
+    queue = context.field("queue")
+    new = context.operations.pause(queue)
+    return Redirect(context.back(), f"{text(queue)} {'is' if new else 'was already'} paused")
+
+
+def unpause(context: RequestContext) -> Redirect:
+    """Resume a paused queue."""
+    queue = context.field("queue")
+    new = context.operations.unpause(queue)
+    return Redirect(
+        context.back(), f"{text(queue)} {'is served again' if new else 'was not paused'}"
+    )

@@ -1,1 +1,0 @@
-"""The actions: each module changes one kind of thing."""
