@@ -1,4 +1,4 @@
-"""The documents: ids exist, and every block of code has its check."""
+"""The documents: ids exist, every block of code has its check, and tables are complete."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import ast
 import builtins
 import configparser
 import importlib.util
+import inspect
 import json
 import re
 import shlex
@@ -14,15 +15,21 @@ import subprocess
 import tomllib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import click
 import pytest
 import yaml
 
 import jobwire
-from jobwire import testing
+from jobwire import App, AsyncClient, Client, JobType, errors, testing
+from jobwire.application.iterabletype import IterableOptions
+from jobwire.application.lifecycle import Event
+from jobwire.application.middleware import MiddlewareChain
 from jobwire.cli import cli
+from jobwire.protocol.normalize import Options
+from jobwire.settings import OTHER_VARIABLES, SETTINGS, Setting, resolve
+from jobwire.worker import Launcher
 from tests.rows import over
 from tools.links import tracked
 from tools.markdown import FENCE, ROOT, Block, blocks
@@ -344,7 +351,7 @@ def check_client(block: Block) -> None:
 
 
 def check_yaml(block: Block) -> None:
-    if "<%" not in block.code:  # sidekiq.yml: unit/test_settings_page.py
+    if "<%" not in block.code:  # sidekiq.yml: below
         assert yaml.safe_load(block.code)
 
 
@@ -398,3 +405,185 @@ def test_every_fence_begins_a_line(page: Path) -> None:
 def test_the_guide_shows_the_clients_as_they_are(path: Path) -> None:
     codes = [block.code for block in blocks(read(DOCS / "how-to" / "implementing.md"))]
     assert read(path) in codes
+
+
+FRAGMENTS = Path(__file__).resolve().parents[3] / "changelog.d"
+FRAGMENT_NAME = re.compile(
+    r"[a-z0-9]+(?:-[a-z0-9]+)*\.(?:spec|added|changed|deprecated|removed|fixed)\.md"
+)
+
+
+def fragment_problem(name: str, text: str) -> str | None:
+    """Return the rule that a fragment breaks, if any."""
+    if FRAGMENT_NAME.fullmatch(name) is None:
+        return f"{name}: the name is not <slug>.<kind>.md; see changelog.d/README.md"
+    if not text.strip() or text.lstrip().startswith("#"):
+        return f"{name}: a fragment is a text without headings"
+    return None
+
+
+def test_every_fragment_has_a_kind_and_a_text() -> None:
+    fragments = [path for path in sorted(FRAGMENTS.iterdir()) if path.name != "README.md"]
+    problems = [fragment_problem(path.name, path.read_text("utf-8")) for path in fragments]
+    assert [found for found in problems if found] == []
+
+
+ROOT = Path(__file__).resolve().parents[3]
+GLOSSARY_BASES = {
+    "Words of the package": ROOT / "python/jobwire",
+    "Words of the suite": ROOT / "conformance/jobwire_conformance",
+}
+GLOSSARY = (ROOT / "docs/glossary.md").read_text("utf-8")
+ENTRY = re.compile(r"^- \*\*(.+?)\*\*: (.+?) \(([^()]+)\)$")
+
+
+def glossary_entries(title: str) -> list[tuple[str, list[str]]]:
+    """Return the words of a section with their modules, in the order of the page."""
+    section = GLOSSARY.partition(f"## {title}\n")[2].partition("\n## ")[0]
+    lines = re.sub(r"\n +", " ", section).strip().splitlines()
+    matches = [ENTRY.fullmatch(line) for line in lines]
+    assert [line for line, match in zip(lines, matches, strict=True) if match is None] == []
+    return [(match[1], re.findall(r"`([^`]+)`", match[3])) for match in matches if match]
+
+
+def module_is_there(base: Path, place: str) -> bool:
+    """True if a place is a module or a room of the package, or a script of lua/."""
+    if place.endswith(".lua"):
+        return (ROOT / place).is_file()
+    return (base / place).is_dir() or (base / f"{place}.py").is_file()
+
+
+@pytest.mark.parametrize("title", GLOSSARY_BASES)
+def test_the_words_are_in_order_and_their_modules_exist(title: str) -> None:
+    words = glossary_entries(title)
+    assert len(words) >= 20
+    assert [word for word, _ in words] == sorted({word for word, _ in words})
+    assert [word for word, places in words if not places] == []
+    base = GLOSSARY_BASES[title]
+    assert [
+        place for _, places in words for place in places if not module_is_there(base, place)
+    ] == []
+
+
+SETTINGS_PAGE = (Path(__file__).resolve().parents[3] / "docs/reference/configuration.md").read_text(
+    "utf-8"
+)
+SETTINGS_TABLE = re.compile(r"<!-- settings: .* -->\n\n(.*)\n<!-- end of settings -->", re.DOTALL)
+SETTINGS_FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def settings_row(setting: Setting) -> Iterator[str]:
+    yield f"`{setting.name}`"
+    flags = ", ".join(f"`{flag}`" for flag in setting.flags)
+    values = ", ".join(setting.choices) or setting.kind.metavar.replace("|", ", ")
+    yield f"{flags} {values}"
+    yield setting.shown_default
+    yield setting.help
+
+
+def settings_table() -> str:
+    lines = ["| setting | flag and values | default | meaning |", "| --- " * 4 + "|"]
+    lines += [f"| {' | '.join(settings_row(setting))} |" for setting in SETTINGS.values()]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def test_the_table_is_the_programs() -> None:
+    match = SETTINGS_TABLE.search(SETTINGS_PAGE)
+    assert match is not None
+    assert match[1] == settings_table()
+
+
+def test_every_variable_is_named() -> None:
+    """By the rule of the page, or in full."""
+    assert [name for name in OTHER_VARIABLES if f"`{name}`" not in SETTINGS_PAGE] == []
+    rule = {setting.variable for name, setting in SETTINGS.items() if name != "redis"}
+    assert rule == {f"JOBWIRE_{name.upper()}" for name in SETTINGS if name != "redis"}
+    assert SETTINGS["redis"].variable == "JOBWIRE_REDIS_URL"
+    notes = {name: setting.kind.note for name, setting in SETTINGS.items() if setting.kind.note}
+    assert notes.pop("capsules") == "separated by `;`"
+    assert set(notes.values()) == {"separated by spaces"}
+
+
+def settings_examples(language: str) -> list[str]:
+    return [code for tag, code in SETTINGS_FENCE.findall(SETTINGS_PAGE) if tag == language]
+
+
+def test_the_examples_are_right(tmp_path: Path) -> None:
+    """FETCH-4: all settings_examples are accepted, also in production."""
+    (toml,) = settings_examples("toml")
+    yaml, erb = settings_examples("yaml")
+    for name, text in {"a.toml": toml, "b.yml": yaml, "sidekiq.yml": erb}.items():
+        path = tmp_path / name
+        path.write_text(text)
+        settings = resolve({}, {"TAG": "x"}, tmp_path, file=str(path), environment="production")
+        config = settings.worker()
+        if name != "sidekiq.yml":
+            assert settings["app"] == "shop.jobs:app"
+            assert config.capsules["default"].concurrency == 20
+            assert config.capsules["mail"].queues == {"mail": 0}
+
+
+JOBS_PAGE = (Path(__file__).resolve().parents[3] / "docs" / "reference" / "jobs.md").read_text(
+    "utf-8"
+)
+API_NAME = re.compile(r"`(?:await |@?job\.|)(\w+)[^`]*`")
+
+
+def column(title: str) -> set[str]:
+    """Return the names in the first column of a section's tables."""
+    section = JOBS_PAGE.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
+    assert section, title
+    cells = [line.split(" | ")[0] for line in section.splitlines() if line.startswith("| `")]
+    return {name for cell in cells for name in API_NAME.findall(cell)}
+
+
+def methods(kind: type) -> set[str]:
+    """Return the public methods and properties of a class, inherited ones included."""
+    return {
+        name
+        for base in kind.__mro__
+        if base.__module__.startswith("jobwire.")
+        for name, member in vars(base).items()
+        if not name.startswith("_") and (inspect.isfunction(member) or isinstance(member, property))
+    }
+
+
+def test_the_options_are_complete() -> None:
+    assert column("Job options") == set(Options.__annotations__)
+    own = set(IterableOptions.__annotations__) - set(Options.__annotations__)
+    assert column("Definition options") == own | {
+        *("name", "timeout", "isolated", "redeliver", "on_commit", "redis", "version")
+    }
+
+
+def test_the_application_is_complete() -> None:
+    assert column("`App` arguments") == set(inspect.signature(App).parameters)
+    assert column("`App` methods") == methods(App)
+
+
+def test_the_jobs_are_complete() -> None:
+    hooks = column("Job hooks")
+    named = (column("Job methods") - {"job", "timedelta", "datetime"}) | hooks
+    assert hooks == {"retry_in", "exhausted"}
+    twins = {f"a{name}" for name in named if name.startswith(("enqueue", "cancel", "result"))}
+    assert named | twins == methods(JobType)
+
+
+def test_the_clients_are_complete() -> None:
+    assert column("Client") == methods(Client) - {"url"}
+    assert methods(Client) == methods(AsyncClient)
+
+
+def test_the_chain_is_complete() -> None:
+    assert column("Middleware chains") == methods(MiddlewareChain)
+
+
+def test_the_events_and_errors_are_complete() -> None:
+    assert column("Events") == set(get_args(Event))
+    assert column("Errors") == set(errors.__all__)
+    assert set(errors.__all__) <= set(jobwire.__all__)
+
+
+def test_the_worker_is_complete() -> None:
+    assert column("Worker in a program") == {"start", "quiet", "stop", "dump"}
+    assert column("Worker in a program") <= methods(Launcher)

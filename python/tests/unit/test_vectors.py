@@ -6,7 +6,8 @@ import base64
 import json
 import math
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from datetime import datetime
 from fractions import Fraction
 from pathlib import Path
 from runpy import run_path
@@ -17,13 +18,16 @@ import pytest
 
 from jobwire.application import active_values
 from jobwire.connection import resources
-from jobwire.errors import InvalidJob, MalformedPayload
+from jobwire.errors import ConfigError, InvalidJob, MalformedPayload
+from jobwire.periodic.cron import CronLine, parse
 from jobwire.protocol import active_job, times
 from jobwire.protocol.normalize import build, finalize
 from jobwire.protocol.ordering import QueueOrder
 from jobwire.protocol.payload import decode, encode
+from jobwire.protocol.periodic_entry import StoredEntry, stored_time, tick_member
 from jobwire.protocol.promotion import first_wait, next_wait, promoted
 from jobwire.protocol.retry import encode_backtrace, retry_delay
+from jobwire.protocol.times import Generation
 from jobwire.protocol.unique import digest
 from tests.rows import over
 
@@ -337,3 +341,66 @@ def test_what_wraps_an_active_job() -> None:
     wrong: list[Any] = [7, [], ["x"], [{}]]
     assert [active_job.class_of(fields | {"args": args}) for args in wrong] == [""] * 4
     assert active_job.class_of(fields | {"class": "Shop::Pay"}) == ""
+
+
+def periodic_vectors(kind: str) -> list[dict[str, Any]]:
+    loaded: list[dict[str, Any]] = json.loads(
+        (FIXTURES / f"periodic_vectors/{kind}.json").read_text()
+    )
+    return loaded
+
+
+def seconds(text: str) -> int:
+    return int(datetime.fromisoformat(text).timestamp())
+
+
+def following(line: CronLine, after: int) -> Iterator[int]:
+    tick: int | None = after
+    while tick is not None and (tick := line.after(tick)) is not None:
+        yield tick
+
+
+@over("vector", periodic_vectors("cron-ticks"), ids=lambda vector: vector["name"])
+def test_a_line_has_these_ticks(vector: dict[str, Any]) -> None:
+    """[X-CRON-10] [X-CRON-11] [X-CRON-12] [X-CRON-14] Forwards and backwards."""
+    if vector["ticks"] is None:
+        with pytest.raises(ConfigError):
+            parse(vector["line"])
+        return
+    line = parse(vector["line"], tz=vector["zone"] or "")
+    ticks = [seconds(tick) for tick in vector["ticks"]]
+    after = seconds(vector["after"])
+    assert [tick for tick, _ in zip(following(line, after), ticks, strict=False)] == ticks
+    assert [line.before(tick + 1) for tick in ticks] == ticks
+    assert [line.before(tick) for tick in ticks[1:]] == ticks[:-1]
+
+
+def test_the_clock_changes_are_many_and_of_all_kinds() -> None:
+    """At least 60 rows show what a change of the clock does."""
+    changes = [
+        vector for vector in periodic_vectors("cron-ticks") if "X-CRON-10" in vector["covers"]
+    ]
+    assert len(changes) >= 60
+    zones = {vector["line"].split()[-1] for vector in changes}
+    assert zones >= {
+        *("Australia/Lord_Howe", "Antarctica/Troll", "Pacific/Apia", "Africa/Casablanca"),
+        *("Europe/Berlin", "America/New_York"),
+    }
+
+
+@over("vector", periodic_vectors("cron-members"), ids=lambda vector: vector["name"])
+def test_a_tick_has_these_texts(vector: dict[str, Any]) -> None:
+    """[X-CRON-4] [X-CRON-7]"""
+    assert tick_member(vector["tick"]) == vector["member"]
+    assert stored_time(vector["tick"]) == vector["last_enqueue_time"]
+
+
+@over("vector", periodic_vectors("cron-payloads"), ids=lambda vector: vector["name"])
+@over("generation", [7, 8])
+def test_an_entry_has_this_payload(vector: dict[str, Any], generation: Generation) -> None:
+    """[X-CRON-29] [X-CRON-30] [X-CRON-31]"""
+    entry = StoredEntry("cron_job:default:report", "default", vector["entry"])
+    ready = entry.payload(jid=vector["jid"], now=vector["now"], generation=generation)
+    payload, expected = json.loads(ready.text), vector["payload"][str(generation)]
+    assert payload == expected
+    assert [type(arg) for arg in payload["args"]] == [type(arg) for arg in expected["args"]]

@@ -1,20 +1,24 @@
-"""jobwire.periodic.cron: the notation of cron lines, and their ticks."""
+"""jobwire.periodic: cron lines, ticks that are due, and the entries in Redis."""
 
 from __future__ import annotations
 
 import itertools
+import json
 import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from itertools import islice, pairwise
 from pathlib import Path
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
 
-from jobwire import ConfigError
+from jobwire import ConfigError, InvalidJob
 from jobwire.periodic.cron import parse
+from jobwire.periodic.planning import Agenda, due_ticks
 from jobwire.periodic.zones import local_zone, offset_at
+from jobwire.protocol.periodic_entry import CatchUp, PeriodicEntry, StoredEntry, catch_up
 from tests.rows import over
 
 DAY = 86_400
@@ -249,3 +253,230 @@ def test_offsets_are_not_limited_to_hours() -> None:
     line = parse("0 12 * * * -03:30")
     assert shown(line.after(at("2026-01-01 00:00:00"))) == "2026-01-01 15:30:00"
     assert timedelta(seconds=line.after(0) or 0) == timedelta(hours=15, minutes=30)
+
+
+TEN = 1_770_717_600  # 2026-02-10 10:00:00 UTC
+HOURLY = parse("0 * * * * UTC")
+
+
+@over(
+    ("lateness", "is_due"),
+    [(0.0, True), (0.5, True), (60.0, True), (60.99, True), (61.0, False), (3000.0, False)],
+)
+def test_a_tick_may_be_late_by_the_grace_period(lateness: float, is_due: bool) -> None:
+    """X-CRON-15, X-CRON-16, X-CRON-22: whole seconds, both ends included."""
+    assert due_ticks(HOURLY, now=TEN + lateness) == ([TEN] if is_due else [])
+    assert due_ticks(HOURLY, now=TEN - 0.01) == []
+
+
+@over(
+    ("rule", "expected"),
+    [
+        ("none", []),
+        ("last", [0]),
+        ("all", [-2, -1, 0]),
+        ("all:2", [-1, 0]),
+        ("all:10", [-2, -1, 0]),
+    ],
+)
+def test_three_hours_without_a_scheduler(rule: str, expected: list[int]) -> None:
+    """X-CRON-24: A3 of the acceptance; the counts of each rule."""
+    found = due_ticks(HOURLY, now=TEN + 600, latest_taken=TEN - 3 * 3600, rule=catch_up(rule))
+    assert found == [TEN + hour * 3600 for hour in expected]
+    since = TEN - 3 * 3600 + 5.0
+    found = due_ticks(HOURLY, now=TEN + 600, since=since, latest_taken=0, rule=catch_up(rule))
+    assert found == [TEN + hour * 3600 for hour in expected]
+
+
+def test_a_process_takes_all_ticks_since_it_looked() -> None:
+    """X-CRON-15: a first look takes the latest one only."""
+    every_second = parse("* * * * * * UTC")
+    assert due_ticks(every_second, now=TEN + 0.5) == [TEN]
+    assert due_ticks(every_second, now=TEN + 0.5, since=TEN - 2.5) == [TEN - 2, TEN - 1, TEN]
+    assert len(due_ticks(every_second, now=TEN + 0.5, since=TEN - 500)) == 61
+
+
+def test_all_without_a_tick_that_was_taken_is_the_grace_period() -> None:
+    """X-CRON-24: it is not known since when the entry exists."""
+    assert due_ticks(HOURLY, now=TEN + 600, rule=catch_up("all")) == []
+    assert due_ticks(HOURLY, now=TEN + 6, rule=catch_up("all")) == [TEN]
+
+
+def entry(name: str, digest: str = "1", **fields: str) -> StoredEntry:
+    given = {"name": name, "klass": "A", "cron": "0 * * * * UTC", **fields}
+    return StoredEntry(f"cron_job:default:{name}", "default", given, digest)
+
+
+def test_the_agenda_takes_each_tick_once() -> None:
+    """X-CRON-14, X-CRON-19, X-CRON-27: others are left out, the unreadable ones by name."""
+    agenda = Agenda(UTC)
+    entries = [
+        entry("a"),
+        entry("off", status="disabled"),
+        entry("odd", cron="0 9 * * mon%2"),
+        entry("bad", message="{"),
+    ]
+    refused = agenda.update(entries, now=TEN + 1.0)
+    assert [each.name for each, _ in refused] == ["odd", "bad"]
+    assert agenda.update(entries, now=TEN + 1.0) == []
+    ((due),) = agenda.due(TEN + 1.0)
+    assert (due.entry.name, due.ticks) == ("a", [TEN])
+    assert [each.entry.name for each in agenda.due(TEN + 2.0)] == ["a"]  # nothing was recorded
+    agenda.done(due.entry, TEN + 2.0)
+    assert agenda.due(TEN + 2.0) == []
+    assert agenda.next_at == TEN + 3600
+
+
+def test_a_change_of_other_fields_keeps_the_place() -> None:
+    """X-CRON-20: and a new line begins anew."""
+    agenda = Agenda(UTC)
+    agenda.update([entry("a")], now=TEN - 100.0)
+    agenda.due(TEN - 100.0)
+    agenda.update([entry("a", digest="2", args="[2]")], now=TEN - 50.0)
+    assert agenda.next_at == TEN
+    agenda.update([entry("a", digest="3", cron="30 * * * * UTC")], now=TEN - 50.0)
+    assert agenda.due(TEN - 50.0) == []
+    assert agenda.next_at == TEN + 1800
+    agenda.update([], now=TEN)
+    assert agenda.next_at is None
+
+
+NOW = 1_770_717_610.25
+MEMBER = "cron_job:default:t"
+HASH = {"name": "t", "klass": "EchoJob", "cron": "* * * * *", "args": "[1]"}
+
+
+def stored(**fields: str) -> StoredEntry:
+    return StoredEntry(MEMBER, "default", {**HASH, **fields})
+
+
+def payload(entry: StoredEntry, **more: Any) -> dict[str, Any]:
+    made = entry.payload(**{"jid": "j1", "now": NOW, "generation": 8, "job_id": "u1", **more})
+    decoded: dict[str, Any] = json.loads(made.text)
+    assert decoded["queue"] == made.queue
+    return decoded
+
+
+def test_the_message_gives_the_options() -> None:
+    """X-CRON-29: klass and the field args replace those of the message, other members stay."""
+    message = '{"retry":3,"queue":"low","class":"Old","args":[9],"tags":["a"],"x":1.5}'
+    assert payload(stored(message=message)) == {
+        **{"retry": 3, "queue": "low", "class": "EchoJob", "args": [1], "tags": ["a"], "x": 1.5},
+        **{"jid": "j1", "created_at": 1770717610250, "enqueued_at": 1770717610250},
+    }
+
+
+def test_fields_of_a_run_are_left_out() -> None:
+    """X-CRON-29: an id, a time or a failure in the message is not of this push."""
+    made = payload(stored(message='{"jid":"old","at":1,"created_at":1,"retry_count":3}'))
+    assert made.keys() == {*("retry", "queue", "class", "args", "jid", "created_at", "enqueued_at")}
+
+
+@over(
+    ("text", "args"),
+    [
+        (None, []),
+        ("null", []),
+        ("[1,2]", [1, 2]),
+        ('{"a":1}', [["a", 1]]),
+        ("7", [7]),
+        ("a string", ["a string"]),
+        ("[1", ["[1"]),
+        ("", [""]),
+    ],
+)
+def test_arguments_of_every_form(text: str | None, args: list[Any]) -> None:
+    """X-CRON-30: as recorded from the gem."""
+    fields = {name: value for name, value in HASH.items() if name != "args"}
+    if text is not None:
+        fields["args"] = text
+    assert payload(StoredEntry(MEMBER, "default", fields))["args"] == args
+
+
+@pytest.mark.parametrize(("text", "args"), [("1", [1, NOW]), ("true", [1, NOW]), ("0", [1])])
+def test_the_date_as_an_argument(text: str, args: list[Any]) -> None:
+    """X-CRON-31: in the notation of either layout."""
+    assert payload(stored(date_as_argument=text))["args"] == args
+
+
+def test_an_active_job_is_wrapped() -> None:
+    """X-CRON-32: with the prefix of its queue."""
+    made = payload(stored(active_job="1", queue_name_prefix="app", message='{"queue":"low"}'))
+    assert made["class"] == "ActiveJob::QueueAdapters::SidekiqAdapter::JobWrapper"
+    assert (made["wrapped"], made["queue"]) == ("EchoJob", "app_low")
+    assert made["args"] == [
+        {"job_class": "EchoJob", "job_id": "u1", "queue_name": "app_low", "arguments": [1]}
+    ]
+
+
+@over(
+    ("fields", "problem"),
+    [
+        ({}, ""),
+        ({"message": ""}, ""),
+        ({"klass": "", "class": "A"}, ""),
+        ({"klass": ""}, "klass is missing"),
+        ({"cron": " "}, "cron is missing"),
+        ({"name": "other"}, "does not belong to the key"),
+        ({"message": "[]"}, "message is not a JSON object"),
+        ({"message": "{"}, "message is not a JSON object"),
+    ],
+)
+def test_a_damaged_entry_says_so(fields: dict[str, str], problem: str) -> None:
+    """X-CRON-28"""
+    assert problem in stored(**fields).problem
+    assert bool(stored(**fields).problem) == bool(problem)
+
+
+def test_a_payload_that_no_worker_can_read_is_not_pushed() -> None:
+    """X-CRON-28: the error names the field."""
+    with pytest.raises(InvalidJob, match="retry"):
+        payload(stored(message='{"retry":"x"}'))
+
+
+@over(
+    ("text", "rule"),
+    [
+        (None, None),
+        ("", None),
+        ("none", None),
+        ("sometimes", None),
+        ("all:0", None),
+        ("all:1001", None),
+        ("last", CatchUp(1, since_last=False)),
+        ("all", CatchUp(1000, since_last=True)),
+        ("all:7", CatchUp(7, since_last=True)),
+    ],
+)
+def test_rules_for_late_ticks(text: str | None, rule: CatchUp | None) -> None:
+    """X-CRON-24: a text that is not known is none."""
+    assert catch_up(text) == rule
+
+
+@over(
+    ("wrong", "text"),
+    [
+        ({"name": ""}, "name ''"),
+        ({"job": " A"}, "job ' A'"),
+        ({"cron": ""}, "cron ''"),
+        ({"args": "abc"}, "is not a list"),
+        ({"args": [object()]}, "args"),
+        ({"catch_up": "all:5000"}, "from 1 to 1000"),
+        ({"overlap": "queue"}, "not one of 'allow', 'skip'"),
+        ({"options": {"qeue": "a"}}, "did you mean 'queue'"),
+    ],
+)
+def test_definitions_are_checked(wrong: dict[str, Any], text: str) -> None:
+    """X-CRON-43: the error names the entry, the value and the rule."""
+    with pytest.raises(ConfigError, match=text):
+        PeriodicEntry(**{"name": "t", "cron": "* * * * *", "job": "A", **wrong})
+
+
+def test_retry_is_in_the_message_and_in_its_own_field() -> None:
+    """X-CRON-33: sidekiq-cron 2 takes it from the message."""
+    entry = PeriodicEntry(name="t", cron="* * * * *", job="A", options={"retry": False})
+    fields = entry.fields(layout=2)
+    assert fields["retry"] == "false"
+    assert json.loads(fields["message"]) == {
+        **{"retry": False, "queue": "default", "class": "A", "args": []}
+    }
