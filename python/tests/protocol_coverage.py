@@ -25,7 +25,7 @@ _SAVE_INTERVAL_S = 60.0  # each takes a second
 _TRACED = (
     "unit/",
     *(f"property/test_{name}.py" for name in ("races", "rules", "template")),
-    *("integration/scripts/", "integration/inspector/test_names.py"),
+    *("integration/scripts/", "integration/inspector/test_reading.py"),
     *(f"integration/ops/test_{name}.py" for name in ("actions", "permissions")),
     *(f"integration/test_client{name}.py" for name in ("", "_generations")),
     *(f"integration/test_{name}.py" for name in ("cancelling", "heartbeat", "iteration")),

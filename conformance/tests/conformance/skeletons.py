@@ -11,10 +11,13 @@ import pytest
 
 from jobwire_conformance import config
 from jobwire_conformance.setup import init
-from tests.conformance.gaps_of_programs import (
+from tests.conformance.gaps import (
     CSHARP_MORE,
     CSHARP_PUSH,
     CSHARP_START,
+    ELIXIR_MORE,
+    ELIXIR_PUSH,
+    ELIXIR_START,
     GO_IMPORTS,
     GO_MORE,
     GO_PUSH,
@@ -22,14 +25,6 @@ from tests.conformance.gaps_of_programs import (
     JAVA_MORE,
     JAVA_PUSH,
     JAVA_START,
-    RUST_MORE,
-    RUST_PUSH,
-    RUST_START,
-)
-from tests.conformance.gaps_of_scripts import (
-    ELIXIR_MORE,
-    ELIXIR_PUSH,
-    ELIXIR_START,
     JAVASCRIPT_MORE,
     JAVASCRIPT_PUSH,
     JAVASCRIPT_START,
@@ -41,6 +36,9 @@ from tests.conformance.gaps_of_scripts import (
     RUBY_MORE,
     RUBY_PUSH,
     RUBY_START,
+    RUST_MORE,
+    RUST_PUSH,
+    RUST_START,
 )
 
 __all__ = ["CRASHES", "FILLED", "build", "fill", "made", "needs"]

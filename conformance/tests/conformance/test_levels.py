@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from jobwire_conformance import config, data
+from jobwire_conformance.cases import case as cases
 from jobwire_conformance.cases.case import Case
 from jobwire_conformance.cli._settings import settings
 from jobwire_conformance.data import GENERATIONS
 from jobwire_conformance.errors import Usage
 from jobwire_conformance.run import run, verdicts
 from jobwire_conformance.run.checks import CheckResult
-from tests.conformance.suite import Quiet, adapter
+from jobwire_conformance.run.traffic import Traffic
+from jobwire_conformance.wire.call import Call
+from tests.conformance.suite import ROOT, Quiet, adapter
+from tests.conformance.traffic import JOB, text
 
 EMPTY = {"check": "PUSH-1", "list": "queue:default", "len": 0}
 FULL = {"check": "PUSH-1", "list": "queue:default", "len": 1}
@@ -141,3 +146,24 @@ def test_a_check_of_other_generations_is_left_out(tmp_path: Path) -> None:
         )
         about = [v.status for v in outcome.verdicts if v.case == "made"]
         assert (outcome.errors, about) == ([], [status])
+
+
+@pytest.mark.parametrize(
+    ("result", "is_evidence"),
+    [
+        (CheckResult("PUSH-18", False), False),  # robust: only then does a client refuse the push
+        (CheckResult("PUSH-18", True), True),
+        (CheckResult("PUSH-1", False), True),
+    ],
+)
+def test_a_failed_case_of_robust_checks_does_not_test_interop(
+    result: CheckResult, is_evidence: bool
+) -> None:
+    """KEY-5: other keys are held against an implementation, except in such a case."""
+    traffic = Traffic(config.load(ROOT / "conformance" / "drivers" / "python"))
+    words = [b"LPUSH", b"low", text(JOB).encode()]
+    call = Call(1, 1, words, "LPUSH", b"", time.monotonic())
+    call.reply, call.answered = b":1\r\n", call.at
+    (case,) = cases.load(names=["push-spoilt"])
+    failures = traffic.look(case, [("driver", call)], [result])
+    assert ("KEY-5" in {failure.requirement for failure in failures}) is is_evidence

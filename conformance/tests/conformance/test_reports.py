@@ -1,21 +1,29 @@
-"""Reports depend on results alone, and a file that is not one is refused."""
+"""Reports depend on results alone, are safe to open, and are kept in a short form."""
 
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
+from typing import cast
+from xml.etree import ElementTree
 
 import pytest
 
 from jobwire_conformance import reports
 from jobwire_conformance.errors import Usage
 from jobwire_conformance.reports import summary
+from jobwire_conformance.reports.drift import drift
 from jobwire_conformance.reports.failure import explanation
 from jobwire_conformance.reports.junit import junit
-from jobwire_conformance.reports.results import load, load_trace
+from jobwire_conformance.reports.matrix import find
+from jobwire_conformance.reports.results import Check, Fate, Results, TraceLine, load, load_trace
 from jobwire_conformance.reports.terminal import closing
+from jobwire_conformance.run import sets
 from jobwire_conformance.run.causes import causes
+from tests.conformance import hostile
 from tests.conformance.markup import Page
+from tests.conformance.pages import STORE
 from tests.conformance.sample_results import put, results
 from tests.conformance.suite import run
 
@@ -180,3 +188,181 @@ def test_a_claim_that_requires_others_says_which() -> None:
         claim["met"] = False
     lines = closing(made).splitlines()
     assert [line for line in lines if line.endswith("; requires client/core")] == lines[1:2]
+
+
+def test_nothing_foreign_becomes_markup(tmp_path: Path) -> None:
+    for path in hostile.pages(tmp_path):
+        page = Page(path)
+        assert page.tags.count("script") == 1
+        assert "img" not in page.tags
+        assert not [name for name, _ in page.attributes if name.startswith("on")]
+        links = [value for name, value in page.attributes if name in ("href", "src")]
+        assert all(link.startswith(("#", "data:,")) for link in links)
+        assert "<script>document.title" in page.text
+        assert len(set(page.ids)) == len(page.ids)
+        raw = path.read_text("utf-8")
+        assert not [c for c in raw if not c.isprintable() and c not in "\n\t"]
+        assert len(raw) < 1_000_000
+
+
+def test_the_other_reports_stand_it_too(tmp_path: Path) -> None:
+    hostile.pages(tmp_path)
+    suite = ElementTree.parse(tmp_path / "junit.xml").getroot()
+    assert len([*suite.iter("failure")]) == len(hostile.MARKS) + 1
+    assert suite.get("failures") == str(len(hostile.MARKS) + 1)
+    ElementTree.parse(tmp_path / "badge.svg")
+    assert json.loads((tmp_path / "badge.json").read_text())["schemaVersion"] == 1
+    for name in ("summary.md", "matrix.md", "loss-maps.md"):
+        text = (tmp_path / name).read_text("utf-8")
+        assert "<script" not in text
+        assert not re.search(r"(?<!\\)\]\(", text)
+        widths = set()
+        for line in text.splitlines():
+            if line.startswith("|"):
+                widths.add(len(re.findall(r"(?<!\\)(?:\\\\)*\|", line)))
+            elif widths:
+                assert len(widths) == 1, (name, line)
+                widths = set()
+
+
+def test_half_a_surrogate_pair_comes_back(tmp_path: Path) -> None:
+    hostile_results = hostile.write(tmp_path)
+    assert any(check.get("seen") == hostile.SURROGATE for check in hostile_results["checks"])
+
+
+def test_a_line_of_a_trace_keeps_its_bytes(tmp_path: Path) -> None:
+    hostile.write(tmp_path)
+    lines: list[TraceLine] = load_trace(tmp_path, hostile.results())
+    assert lines[0].words[2] == bytes(range(256)) * 40
+
+
+def test_every_difference_of_two_runs_is_told() -> None:
+    now = results("client/core")
+    now["checks"][0]["status"] = "warn"
+    now["loss_map"] = [{"case": "a", "point": "LPUSH#1", "side": "after", "outcome": "lost"}]
+    lines = [*drift(results("client/core"), now)]
+    assert [line.partition(": ")[2] for line in lines] == [
+        "was missing, is lost",
+        "was pass, is warn",
+    ]
+    later = cast(Results, {**now, "started": "2027-01-01T00:00:00Z", "seconds": 9.0})
+    assert [*drift(now, later)] == []
+
+
+def test_the_number_of_polls_before_a_cut_is_no_difference() -> None:
+    def cuts(*points: tuple[str, Fate]) -> Results:
+        run = results("client/core")
+        run["loss_map"] = [
+            {"case": "a", "point": point, "side": "after", "outcome": fate}
+            for point, fate in points
+        ]
+        return run
+
+    before = cuts(("EVALSHA#3", "kept"), ("EVALSHA#10", "lost"))
+    assert [*drift(before, cuts(("EVALSHA#5", "kept"), ("EVALSHA#11", "lost")))] == []
+    assert [*drift(before, cuts(("EVALSHA#10", "kept"), ("EVALSHA#3", "lost")))] == [
+        "a, cut off after EVALSHA, number 1: was kept, is lost",
+        "a, cut off after EVALSHA, number 2: was lost, is kept",
+    ]
+    more: list[tuple[str, Fate]] = [("EVALSHA#3", "kept"), ("EVALSHA#10", "lost")]
+    assert [*drift(before, cuts(*more, ("EXEC#1", "kept")))] == []
+    assert [*drift(before, cuts(*more, ("EXEC#1", "duplicated")))] == [
+        "a, cut off after EXEC, number 1: was missing, is duplicated"
+    ]
+    assert [*drift(before, cuts(("EVALSHA#3", "kept")))] == [
+        "a, cut off after EVALSHA, number 2: was lost, is missing"
+    ]
+
+
+@pytest.mark.process
+def test_a_summary_is_small_and_says_what_the_run_said(run_with_a_mistake: Path) -> None:
+    """It has a line for each claim and reason; matrix and badge equal the full report's."""
+    whole = load(run_with_a_mistake)
+    path = run_with_a_mistake / "kept" / summary.stored_as(whole)
+    kept = summary.load(path)
+    assert [*drift(kept, whole)] == []
+    assert summary.dump(kept) == path.read_bytes()
+    assert len(path.read_text().splitlines()) < len(whole["claims"]) + 40
+    of_summary, of_report = (find([each])[0] for each in (path, run_with_a_mistake))
+    assert reports.matrix_pages(of_summary) == reports.matrix_pages(of_report)
+    (failed,) = [
+        c for c in kept["checks"] if (c["case"], c["requirement"]) == ("push-head", "PUSH-1")
+    ]
+    assert failed["status"] == "fail"
+    assert "RPUSH" in failed["message"] or "Older" in failed["message"]
+    assert reports.badge_svg(kept) == reports.badge_svg(whole)
+
+
+def test_a_summary_keeps_what_the_pages_show(tmp_path: Path) -> None:
+    """Reasons, issues, losses and errors are kept, with hostile texts in them."""
+    (tmp_path / "full").mkdir()
+    full = hostile.write(tmp_path / "full")
+    path = tmp_path / "kept" / summary.stored_as(full)
+    reports.put(path, summary.dump(full))
+    of_summary, of_report = (find([each])[0] for each in (path, tmp_path / "full"))
+    assert reports.matrix_pages(of_summary) == reports.matrix_pages(of_report)
+    assert summary.load(path).get("errors") == full.get("errors")
+    assert [*drift(summary.load(path), full)] == []
+
+
+def test_a_summary_keeps_the_reason_of_a_deviation_and_what_was_seen(tmp_path: Path) -> None:
+    run = results("client/core", status="deviation", command="make it", again="replay it")
+    for check in run["checks"]:
+        check["message"] = f"saw {check['requirement']}"
+    path = tmp_path / "1.json"
+    reports.put(path, summary.dump(run))
+    kept = summary.load(path)
+    assert (kept.get("command"), kept.get("again")) == ("make it", "replay it")
+    shown = {check["requirement"]: check for check in kept["checks"] if "reason" in check}
+    assert shown.keys() == {check["requirement"] for check in run["checks"]}
+    assert all(check.get("message") == f"saw {id_}" for id_, check in shown.items())
+    # One reason is still one line.
+    assert len(json.loads(path.read_text())["exceptions"]) <= 2
+
+
+def test_a_summary_of_a_set_that_changed_claims_less(tmp_path: Path) -> None:
+    """Passed checks are known only with the set of the run; failures are always known."""
+    run = results("client/core", "client/bulk")
+    run["checks"] = [
+        cast(Check, {"case": case, "requirement": id_, "claim": claim, "status": "pass"})
+        for claim in run["claims"]
+        for case, id_ in (name.split("#") for name in sets.checks_of(run["spec"])[claim])
+    ]
+    run["checks"][0]["status"] = "fail"
+    kept = json.loads(summary.dump(run))
+    path = tmp_path / "1.json"
+    path.write_text(json.dumps(kept))
+    assert [*drift(run, summary.load(path))] == []
+    kept["claims"]["client/core"]["set"] = "0" * 12
+    path.write_text(json.dumps(kept))
+    core = [c["status"] for c in summary.load(path)["checks"] if c["claim"] == "client/core"]
+    assert core == ["fail"]
+    matrix, (remark,) = find([path])
+    assert remark.startswith(f"{path}: the checks of client/core have changed since this run")
+    (column,) = matrix.columns
+    assert column.claim("client/bulk") == "met"
+    assert column.claim("client/core") == "as-far"
+
+
+def test_the_stored_summaries_are_of_the_present_set() -> None:
+    for path in STORE.rglob("*.json"):
+        assert "unknown" not in summary.load(path), (
+            f"{path}: restore the former set, then write both with: make conformance ARGS=--set"
+        )
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"summary": 2}, "has version 2 of the format; this suite reads 1"),
+        ({"exceptions": [{"status": "broken", "checks": {}}]}, "see schema/summary.json"),
+        ({"exceptions": [{"status": "fail", "checks": {"client/core": ["PUSH"]}}]}, "see schema"),
+        ({"claims": {"client/cor": {"met": True, "checks": {}}}}, "see schema/summary.json"),
+        ({"started": None}, "see schema/summary.json"),
+    ],
+)
+def test_a_broken_summary_is_refused(change: dict[str, object], says: str, tmp_path: Path) -> None:
+    path = tmp_path / "1.json"
+    path.write_text(json.dumps({**json.loads(summary.dump(results("client/core"))), **change}))
+    with pytest.raises(Usage, match=says):
+        summary.load(path)

@@ -16,7 +16,7 @@ from jsonschema import Draft202012Validator
 
 from jobwire_conformance import data
 from jobwire_conformance.setup import init
-from tests.conformance.gaps_of_scripts import PYTHON_PUSH, PYTHON_START, SHELL_PUSH
+from tests.conformance.gaps import PYTHON_PUSH, PYTHON_START, SHELL_PUSH
 from tests.conformance.skeletons import CRASHES, FILLED, build, fill, made, needs
 from tests.conformance.suite import run
 

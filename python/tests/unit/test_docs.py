@@ -509,7 +509,7 @@ def settings_examples(language: str) -> list[str]:
 
 
 def test_the_examples_are_right(tmp_path: Path) -> None:
-    """FETCH-4: all settings_examples are accepted, also in production."""
+    """FETCH-4: all examples are accepted, also in production."""
     (toml,) = settings_examples("toml")
     yaml, erb = settings_examples("yaml")
     for name, text in {"a.toml": toml, "b.yml": yaml, "sidekiq.yml": erb}.items():

@@ -1,20 +1,23 @@
-"""Checks right after `settle`: a later outcome counts, a value that only time changes does not.
-
-[REL-3] [SCHED-1]
-"""
+"""The state that checks see, while processes work and after `settle`. [REL-3] [SCHED-1]"""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
-from harness.servers import valkey_program
+from harness.servers import Server, valkey_program
 from jobwire_conformance import config, data
 from jobwire_conformance.cases.case import Case
+from jobwire_conformance.cases.match import Scope
 from jobwire_conformance.run import run, verdicts
+from jobwire_conformance.run.state import State
+from jobwire_conformance.sandbox.sandbox import Sandbox
+from jobwire_conformance.wire.link import Link
 from tests.conformance.suite import Quiet, adapter
 
 # Fetches, and half a second after its first empty fetch writes the key `late`.
@@ -90,3 +93,32 @@ def test_a_check_waits_for_a_change_and_not_for_time(
     assert outcome.errors == []
     (verdict,) = (verdict for verdict in outcome.verdicts if verdict.case == "lag")
     assert (verdict.status == "pass") is passes, verdict.finding.message
+
+
+JOB = '{"class":"JobwireEcho","args":[],"jid":"a1"}'
+
+
+def test_a_job_on_its_way_is_in_one_place(server: Server) -> None:
+    """Else a check would see none or two of it at times."""
+    client: Any = server.client()
+    client.lpush("queue:a", JOB)
+    ended = threading.Event()
+
+    def move() -> None:
+        while not ended.is_set():
+            client.lmove("queue:a", "queue:b", "RIGHT", "LEFT")
+            client.lmove("queue:b", "queue:a", "RIGHT", "LEFT")
+
+    link = Link(server.port)
+    # Only these parts of a sandbox are needed to read Redis.
+    sandbox = SimpleNamespace(link=link, config=SimpleNamespace(prefix=""), is_cluster=False)
+    state = State(cast(Sandbox, sandbox), Scope(8, 0.0))
+    mover = threading.Thread(target=move)
+    mover.start()
+    try:
+        found = [len(state._places("a1")) for _ in range(500)]
+    finally:
+        ended.set()
+        mover.join()
+        link.close()
+    assert found == [1] * 500
