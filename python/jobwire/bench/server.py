@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from typing import Any, Self
 
 from jobwire.application.client import Client
-from jobwire.bench.trips import count_trips
+from jobwire.bench.jobs import count_trips
 from jobwire.errors import JobwireError, RedisTrouble
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.server import check_server

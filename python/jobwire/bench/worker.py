@@ -16,8 +16,7 @@ import threading
 import time
 
 from jobwire.application.config import CapsuleConfig, WorkerConfig
-from jobwire.bench.jobs import make_app, say
-from jobwire.bench.trips import count_trips
+from jobwire.bench.jobs import count_trips, make_app, say
 from jobwire.worker.process import process
 
 __all__: list[str] = []

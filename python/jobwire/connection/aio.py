@@ -11,7 +11,7 @@ import redis
 
 from jobwire.connection import connect
 from jobwire.connection.connection import LOST, AsyncConnection
-from jobwire.connection.scripts import script
+from jobwire.connection.resources import script
 from jobwire.errors import RedisTrouble
 from jobwire.protocol.wire import Local, Message, Op, dialogue
 

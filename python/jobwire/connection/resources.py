@@ -1,12 +1,16 @@
-"""Paths of data files, in an installed wheel or a checkout."""
+"""Data files, in an installed wheel or a checkout, and the canonical scripts. [LUA-1] [LUA-3]"""
 
 from __future__ import annotations
 
+import hashlib
+from functools import cache
 from pathlib import Path
 
+from jobwire.connection import resources
 from jobwire.errors import JobwireError
+from jobwire.protocol.wire import LuaScript
 
-__all__ = ["path"]
+__all__ = ["path", "script"]
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 _PACKED = _PACKAGE / "_data"
@@ -25,3 +29,10 @@ def path(name: str) -> Path:
     if not file.exists():
         raise JobwireError(f"{file} is missing: install jobwire again, from a wheel or a checkout")
     return file
+
+
+@cache
+def script(name: str) -> LuaScript:
+    """Return `lua/<name>.lua` and the SHA-1 under which Redis knows it."""
+    source = (resources.path("lua") / f"{name}.lua").read_bytes()
+    return LuaScript(hashlib.sha1(source, usedforsecurity=False).hexdigest(), source)

@@ -12,7 +12,7 @@ from jobwire.connection import connect
 from jobwire.connection.blocking import check_loop
 from jobwire.connection.connection import LOST, Connection, packed
 from jobwire.connection.pool import ConnectionPool, PoolExhausted
-from jobwire.connection.scripts import script
+from jobwire.connection.resources import script
 from jobwire.errors import RedisTrouble
 from jobwire.protocol.wire import Local, Message, Op, dialogue
 

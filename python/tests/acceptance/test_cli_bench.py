@@ -9,6 +9,7 @@ import json
 import signal
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -218,3 +219,25 @@ def test_a_percentile_is_a_value_that_was_measured() -> None:
     assert percentile(values, 0.5) == 50
     assert percentile(values, 0.99) == 99
     assert percentile([3.0], 0.99) == 3
+
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def test_every_benchmark_runs() -> None:
+    """In a process of its own, because the plugin does not work with `-n`."""
+    options = ("-q", "--benchmark-disable", "-p", "no:cacheprovider", "-p", "no:xdist")
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "benchmarks", *options],
+        cwd=ROOT,
+        env=environment(),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    closing = done.stdout.strip().splitlines()[-1]
+    assert "passed" in closing
+    assert "skipped" not in closing

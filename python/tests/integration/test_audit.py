@@ -14,7 +14,7 @@ import pytest
 
 from harness.servers import Server, wait_until
 from jobwire import App
-from jobwire.connection.scripts import script
+from jobwire.connection.resources import script
 from tests.server_fixtures import ServerFactory
 from tests.workers import brisk, running
 

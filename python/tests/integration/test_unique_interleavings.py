@@ -17,7 +17,7 @@ import pytest
 
 from harness.servers import Server
 from jobwire.connection import sync
-from jobwire.connection.scripts import script
+from jobwire.connection.resources import script
 from jobwire.inspect import sets
 from jobwire.inspect.entry import entry
 from jobwire.protocol import cancelling, pushing

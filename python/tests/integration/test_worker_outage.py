@@ -15,7 +15,7 @@ import pytest
 from harness.servers import Server, wait_until
 from jobwire import App
 from jobwire.application.config import FetchMode
-from jobwire.connection.scripts import script
+from jobwire.connection.resources import script
 from jobwire.connection.sync import SyncRedis
 from jobwire.errors import NoReply
 from jobwire.protocol.wire import Arg, Message

@@ -1,4 +1,4 @@
-"""Iterable jobs: what they iterate over, their types, and the state that they store."""
+"""Iterable jobs: their iterables, their types, and the state that they store."""
 
 from __future__ import annotations
 

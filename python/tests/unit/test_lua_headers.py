@@ -1,11 +1,15 @@
-"""The scripts in lua/: true headers, declared keys only, opaque payloads."""
+"""The scripts in lua/: true headers, declared keys, opaque payloads; and their place."""
 
 from __future__ import annotations
 
 import re
+from pathlib import Path
+
+import pytest
 
 from jobwire.connection import resources
-from jobwire.connection.scripts import script
+from jobwire.connection.resources import script
+from jobwire.errors import JobwireError
 from tests.rows import over
 
 SCRIPTS = {
@@ -127,3 +131,24 @@ def test_the_loader_returns_the_bytes(name: str) -> None:
     loaded = script(name)
     assert loaded.source == SCRIPTS[name].encode()
     assert re.fullmatch(r"[0-9a-f]{40}", loaded.sha)
+
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@pytest.mark.parametrize("name", ["SPEC.md", "schema", "lua", "fixtures"])
+def test_a_checkout_uses_its_own_files(name: str) -> None:
+    assert resources.path(name) == ROOT / name
+
+
+def test_a_wheel_uses_the_files_packed_into_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "_data" / "lua").mkdir(parents=True)
+    monkeypatch.setattr(resources, "_PACKED", tmp_path / "_data")
+    assert resources.path("lua") == tmp_path / "_data" / "lua"
+
+
+def test_a_missing_file_is_named() -> None:
+    with pytest.raises(JobwireError, match=r"nonsense\.lua is missing: install jobwire again"):
+        resources.path("lua/nonsense.lua")

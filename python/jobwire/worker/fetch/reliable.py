@@ -38,8 +38,8 @@ from jobwire.protocol.reliable import (
 from jobwire.protocol.times import utc_day
 from jobwire.protocol.wire import Batch, Script, once
 from jobwire.text import counted
-from jobwire.worker.base.checks import PeriodicChecks
 from jobwire.worker.base.outage import Outage
+from jobwire.worker.base.ticker import PeriodicChecks
 from jobwire.worker.base.timings import DEFAULT_TIMINGS, Timings
 from jobwire.worker.fetch.buffer import Buffer, Slots
 from jobwire.worker.fetch.doorbell import Doorbell, group_of

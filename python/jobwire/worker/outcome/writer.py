@@ -7,7 +7,7 @@ import threading
 from jobwire.errors import RedisTrouble
 from jobwire.protocol.outcome import DONE, Outcome
 from jobwire.protocol.reliable import InFlightJob
-from jobwire.worker.base.checks import PeriodicChecks
+from jobwire.worker.base.ticker import PeriodicChecks
 from jobwire.worker.base.timings import Timings
 from jobwire.worker.outcome.immediate_sink import ExecutionCounts
 from jobwire.worker.outcome.outbox import Entry, Outbox

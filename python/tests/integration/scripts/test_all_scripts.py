@@ -12,7 +12,7 @@ from harness.debian_servers import SERVERS, DebianServer
 from harness.servers import wait_until
 from jobwire import RedisRefused
 from jobwire.connection import resources
-from jobwire.connection.scripts import script
+from jobwire.connection.resources import script
 from jobwire.periodic.schedule import load, set_enabled
 from jobwire.protocol import periodic
 from jobwire.protocol.batches import EVENTS, Ended, Membership, create, script_end
