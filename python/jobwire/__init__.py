@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from jobwire.application.jobtype import JobType
     from jobwire.application.logs import JobFilter
     from jobwire.application.push_buffer import PendingPushes, PushBuffer
+    from jobwire.application.sharded import PlacedIds
     from jobwire.application.signature import Signature
     from jobwire.errors import (
         BatchEnded,
@@ -106,6 +107,7 @@ __all__ = [
     "Options",
     "PayloadError",
     "PendingPushes",
+    "PlacedIds",
     "PoisonPill",
     "PushBuffer",
     "RedisRefused",
@@ -153,6 +155,7 @@ _HOMES = {
     "Limit": "protocol.limits",
     "Options": "protocol.normalize",
     "PendingPushes": "application.push_buffer",
+    "PlacedIds": "application.sharded",
     "PushBuffer": "application.push_buffer",
     "Result": "protocol.results",
     "Signature": "application.signature",

@@ -304,9 +304,7 @@ class AsyncClient(AsyncClosing):
 
     async def group_states(self, jids: Sequence[str]) -> list[StepState]:
         """Return the state of each job of a group; see `GroupRun.states`."""
-        return [
-            end or "open" for end in await self.redis.run(workflows.outcomes(self._producer, jids))
-        ]
+        return [end or "open" for end in await self.redis.run(self._producer.outcomes(jids))]
 
     async def cancel_chain(
         self, jids: Sequence[str], members: Mapping[str, Sequence[str]] = MappingProxyType({})

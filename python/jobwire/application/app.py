@@ -53,6 +53,7 @@ from jobwire.protocol.normalize import (
     check_options,
 )
 from jobwire.protocol.periodic_entry import DEFAULT_NAMESPACE, Overlap, PeriodicEntry
+from jobwire.protocol.placement import Placement
 
 if TYPE_CHECKING:
     from jobwire.application.push_buffer import PushBuffer
@@ -99,6 +100,10 @@ class App(Steps):
             None: such a push raises.
         redis: Further Redis servers, name to URL. A job type names the one of its jobs, and `via`
             the one of a block of code; each has workers of its own.
+        shards: Redis servers that share the jobs, instead of `url`: URLs, or name to URL. `jobwire
+            worker` serves them all. Jobs with the same key of `unique` or `limit` go to one shard.
+        placement: The shard of a job without a key: `spread` over those that answer, or by the
+            `queue`, so that a queue is on one shard.
         imports: Names of modules that define jobs, like `shop.mail`. Every command that loads the
             application imports them; see also `autodiscover`.
         schedule: Name of the schedule of its periodic jobs. Applications that share a Redis need
@@ -142,6 +147,8 @@ class App(Steps):
         compress_above: int | None = None,
         buffer: PushBuffer | None = None,
         redis: Mapping[str, str] | None = None,
+        shards: Mapping[str, str] | Sequence[str] | None = None,
+        placement: Placement = "spread",
         imports: Sequence[str] = (),
         schedule: str = "jobwire",
         **options: Unpack[Options],
@@ -164,6 +171,8 @@ class App(Steps):
             compress_above=compress_above,
             buffer=buffer,
             redis=redis,
+            shards=shards,
+            placement=placement,
         )
         self.server_middleware: MiddlewareChain[ServerMiddleware] = MiddlewareChain(
             server_middleware
@@ -200,14 +209,41 @@ class App(Steps):
 
     @property
     def served_url(self) -> str | None:
-        """URL of the Redis that a worker in this process serves; None as for `Client`."""
+        """URL of the Redis that a worker in this process serves; None as for `Client`.
+
+        Raises:
+            ConfigError: The application has shards, and `serve` has chosen none.
+        """
+        if self.shards and not self.served:
+            raise ConfigError(
+                f"the application has the shards {', '.join(self.shards)}, and a worker process "
+                "serves one: 'jobwire worker' starts a process for each; elsewhere, call "
+                f"app.serve({self.shards[0]!r})"
+            )
         return self.url_of(self.served)
 
-    def served_entries(self) -> list[PeriodicEntry]:
-        """Return the periodic jobs of the Redis that a worker in this process serves."""
-        return [entry for entry in self.periodic_entries if self._is_here(self.jobs[entry.job])]
+    def served_entries(self, others: Iterable[PeriodicEntry] = ()) -> list[PeriodicEntry]:
+        """Return the periodic jobs of the Redis that a worker in this process serves.
+
+        Each entry is on one shard, which its name chooses.
+
+        Args:
+            others: Entries besides those of the application, such as those of a file.
+        """
+        own = [entry for entry in self.periodic_entries if self._is_here(self.jobs[entry.job])]
+        return [entry for entry in (*own, *others) if self._has_ticks(entry)]
+
+    def _has_ticks(self, entry: PeriodicEntry) -> bool:
+        job = self.jobs.get(entry.job)
+        if self.served not in self.shards or (job is not None and job.redis):
+            return True
+        return self.shard_of(f"periodic {entry.namespace}:{entry.name}") == self.served
 
     def _is_here(self, job: JobType[..., Any]) -> bool:
+        if self.shards and not job.redis:
+            return not self.served or self.served in self.shards
+        if self.shards and not self.served:
+            return job.redis in self.shards
         return self.url_of(job.redis) == self.served_url
 
     def autodiscover(self, *packages: str, module: str = "jobs") -> None:
@@ -476,17 +512,21 @@ class App(Steps):
                 the callbacks are in several queues.
         """
         calls = {"on_success": on_success, "on_complete": on_complete, "on_death": on_death}
-        return NewBatch(self, calls, description, self.choose(""))
+        return NewBatch(self, calls, description, self._choose_one())
 
     def find_batch(self, batch_id: str) -> Batch | None:
         """Return a batch by its id; None if it is gone."""
-        status = Batch(self, batch_id, "", self.choose("")).status()
-        return None if status is None else Batch(self, batch_id, status.queue, self.choose(""))
+        for redis in self._choose_all():
+            if (status := Batch(self, batch_id, "", redis).status()) is not None:
+                return Batch(self, batch_id, status.queue, redis)
+        return None
 
     async def afind_batch(self, batch_id: str) -> Batch | None:
         """Return a batch by its id; see `find_batch`."""
-        status = await Batch(self, batch_id, "", self.choose("")).astatus()
-        return None if status is None else Batch(self, batch_id, status.queue, self.choose(""))
+        for redis in self._choose_all():
+            if (status := await Batch(self, batch_id, "", redis).astatus()) is not None:
+                return Batch(self, batch_id, status.queue, redis)
+        return None
 
     def current_batch(self) -> Batch | None:
         """Return the batch of the running job, its member or its callback; None outside of one."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from jobwire.application import workflows
 from jobwire.application.call import Call
-from jobwire.errors import ConfigError
+from jobwire.errors import ConfigError, InvalidJob
 from jobwire.protocol.batches import BatchStatus, Membership
 
 if TYPE_CHECKING:
@@ -54,8 +54,8 @@ class Batch:
 
     def add_all(self, calls: Iterable[Call]) -> list[str]:
         """Push many jobs as members: `batch.add_all(resize.s(n) for n in range(9000))`."""
-        client = self._clients.client_of(self._redis)
-        return client._produce(workflows.add_to_batch, self._member, calls)
+        client, members = self._clients.client_of(self._redis), map(self._checked, calls)
+        return client._produce(workflows.add_to_batch, self._member, members)
 
     async def aadd(self, *calls: Call) -> list[str]:
         """Push jobs as members; see `add`."""
@@ -64,7 +64,9 @@ class Batch:
     async def aadd_all(self, calls: Iterable[Call]) -> list[str]:
         """Push many jobs as members; see `add_all`."""
         client = self._clients.aclient_of(self._redis)
-        return await client._produce(workflows.add_to_batch, self._member, calls)
+        return await client._produce(
+            workflows.add_to_batch, self._member, map(self._checked, calls)
+        )
 
     def cancel(self) -> bool:
         """Drop the members that have not begun, and all callbacks; return False if it is gone.
@@ -88,6 +90,26 @@ class Batch:
         """Return how far it is; see `status`."""
         client = self._clients.aclient_of(self._redis)
         return await client._produce(workflows.batch_status, self.id)
+
+    def _checked(self, call: Call) -> Call:
+        """Return a member; refuse one whose key may be on another shard than the batch.
+
+        Raises:
+            InvalidJob: The member has a key, and its type has no shard.
+        """
+        keyed = call.options.get("unique") or call.options.get("limit")
+        sharded = self._redis in self._clients.shards
+        if keyed and sharded and getattr(call, "redis", "") != self._redis:
+            error = InvalidJob(
+                "X-BATCH-2",
+                "unique, limit",
+                f"the batch is on the shard {self._redis!r}, and a key has a shard of its own; "
+                "give the type of the job a shard, @app.job(redis=SHARD), and make the batch in "
+                "app.via(SHARD)",
+            )
+            error.job_class = call.class_name
+            raise error
+        return call
 
     @property
     def _member(self) -> Membership:

@@ -324,7 +324,7 @@ class Client(Closing):
 
     def group_states(self, jids: Sequence[str]) -> list[StepState]:
         """Return the state of each job of a group; see `GroupRun.states`."""
-        return [end or "open" for end in self.redis.run(workflows.outcomes(self._producer, jids))]
+        return [end or "open" for end in self.redis.run(self._producer.outcomes(jids))]
 
     def cancel_chain(
         self, jids: Sequence[str], members: Mapping[str, Sequence[str]] = MappingProxyType({})

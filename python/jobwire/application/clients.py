@@ -8,17 +8,24 @@ import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
 
 from jobwire.application.aio import AsyncClient
 from jobwire.application.client import Client
 from jobwire.application.delivery import Transport
 from jobwire.application.generation import GenerationSetting
 from jobwire.application.payload_maker import MAX_PAYLOAD_BYTES
+from jobwire.application.producer import make_producer, new_jid
 from jobwire.application.redis_url import find_address
+from jobwire.application.sharded import AsyncShardedClient, ClientOf, ShardedClient, ShardedProducer
+from jobwire.application.shards import TIMEOUT_S, Shards, named
 from jobwire.errors import ConfigError
 from jobwire.protocol.arguments import StrictArgs
 from jobwire.protocol.normalize import AsyncClientMiddleware, ClientMiddleware
+from jobwire.protocol.placement import Home, ranking
 
 if TYPE_CHECKING:
     from jobwire.application.push_buffer import PushBuffer
@@ -42,13 +49,15 @@ class Clients:
         compress_above: Compress arguments of so many bytes or more; see `Client`.
         buffer: Keeps pushes while Redis is away; see `Client`. Each client has its own.
         redis: Further Redis servers, name to URL.
+        shards: The servers that share the jobs, instead of `url`.
+        placement: The rule for a job that shares nothing with others; see `Placement`.
 
     Attributes:
-        redis: Name to URL of the further servers.
+        redis: Name to URL of the further servers, and of the shards.
         served: Name of the Redis of the worker in this process; "": that of `url`.
 
     Raises:
-        ConfigError: A name or URL in `redis` is invalid.
+        ConfigError: A name or URL in `redis` or `shards` is invalid, or `url` is given with shards.
     """
 
     def __init__(
@@ -64,9 +73,17 @@ class Clients:
         compress_above: int | None = None,
         buffer: PushBuffer | None = None,
         redis: Mapping[str, str] | None = None,
+        shards: Mapping[str, str] | Sequence[str] | None = None,
+        placement: str = "spread",
     ) -> None:
         self.url = url
-        self.redis = _checked(redis or {})
+        by_name = named(shards)
+        if by_name and url is not None:
+            raise ConfigError("shards: they take the place of url; leave one of both out")
+        if twice := by_name.keys() & (redis or {}).keys():
+            raise ConfigError(f"shards: {min(twice)!r} is also a name of redis; give it another")
+        self.redis = {**_checked(redis or {}), **_checked(by_name)}
+        self._shards = Shards(by_name, placement, namespace)
         self.served = ""
         self.namespace = namespace
         self.generation: GenerationSetting = generation
@@ -85,6 +102,24 @@ class Clients:
         ] = weakref.WeakKeyDictionary()
 
     @property
+    def shards(self) -> tuple[str, ...]:
+        """Names of the shards; none if the jobs have one Redis, as after `connect`."""
+        return () if self.url is not None else self._shards.names
+
+    def shard_of(self, key: str) -> str:
+        """Return the shard of a key, for `via`: the same one as long as the shards are the same.
+
+            with app.via(app.shard_of(f"tenant {tenant.id}")):
+                bill.enqueue(tenant.id)
+
+        Raises:
+            ConfigError: The application has no shards.
+        """
+        if not self.shards:
+            raise ConfigError("the application has no shards; write App(shards=[URL, URL])")
+        return ranking(key, self.shards)[0]
+
+    @property
     def client(self) -> Client:
         """The blocking client, made at its first use."""
         return self.client_of(self.choose(""))
@@ -98,6 +133,17 @@ class Clients:
         """Return the Redis for a push: that of the `via` around the call, or else the given one."""
         return self._via.get() or redis
 
+    def _choose_one(self) -> str:
+        """Return the Redis for all parts of one thing: that of `via`, or a shard that answers."""
+        if not self.shards or self._via.get():
+            return self.choose("")
+        place = Home(new_jid(), fixed=False)
+        return self._shards.choose(place) or self.shards[0]
+
+    def _choose_all(self) -> tuple[str, ...]:
+        """Return each Redis that may have such a thing."""
+        return (self.choose(""),) if self._via.get() else self.shards or ("",)
+
     def client_of(self, redis: str) -> Client:
         """Return the blocking client of a Redis, also inside a `via` of another one.
 
@@ -109,10 +155,11 @@ class Clients:
         """
         with self._lock:
             client = self._clients.get(redis)
-            if client is None:
-                client = self._clients[redis] = Client(
-                    self.url_of(redis), **self._client_settings(redis)
-                )
+            if client is None and self._is_sharded(redis):
+                client = ShardedClient(*self._sharded(self.client_of))
+            elif client is None:
+                client = Client(self.url_of(redis), **self._client_settings(redis))
+            self._clients[redis] = client
             return client
 
     def aclient_of(self, redis: str) -> AsyncClient:
@@ -123,11 +170,26 @@ class Clients:
                 self._drop_dead()
             clients = self._async_clients.setdefault(loop, {})
             client = clients.get(redis)
-            if client is None:
-                client = clients[redis] = AsyncClient(
-                    self.url_of(redis), **self._client_settings(redis)
-                )
+            if client is None and self._is_sharded(redis):
+                client = AsyncShardedClient(*self._sharded(self.aclient_of))
+            elif client is None:
+                client = AsyncClient(self.url_of(redis), **self._client_settings(redis))
+            clients[redis] = client
             return client
+
+    def _is_sharded(self, redis: str) -> bool:
+        return not redis and bool(self.shards)
+
+    def _sharded(self, client_of: ClientOf) -> tuple[Shards, ClientOf, ShardedProducer]:
+        """Return what a client of all shards is made of."""
+        producer = make_producer(
+            *(self.namespace, self.generation, self.strict_args, self._middleware),
+            transport=self.transport,
+            max_payload_bytes=self.max_payload_bytes,
+            compress_above=self.compress_above,
+            make=partial(ShardedProducer, self._shards, client_of),
+        )
+        return self._shards, client_of, cast(ShardedProducer, producer)
 
     def url_of(self, redis: str) -> str | None:
         """Return the URL of a Redis, given by its name, by "" or by the URL itself.
@@ -165,7 +227,13 @@ class Clients:
                 client.redis.abandon()
 
     def _client_settings(self, redis: str) -> dict[str, Any]:
-        return {
+        settings: dict[str, Any] = {}
+        buffer = self.buffer
+        if redis in self.shards:
+            settings["timeout"] = TIMEOUT_S
+            if buffer is not None and buffer.spool is not None:
+                buffer = replace(buffer, spool=Path(buffer.spool) / redis)
+        return settings | {
             "location": redis,
             "namespace": self.namespace,
             "generation": self.generation,
@@ -175,7 +243,7 @@ class Clients:
             "max_payload_bytes": self.max_payload_bytes,
             "compress_above": self.compress_above,
             "transport": self.transport,
-            "buffer": self.buffer,
+            "buffer": buffer,
         }
 
     @contextmanager
@@ -206,6 +274,7 @@ class Clients:
             clients, self._clients = self._clients, {}
         for client in clients.values():
             client.close()
+        self._shards.close()
 
     def connect(self, url: str | None, *, named: Mapping[str, str] | None = None) -> None:
         """Use another Redis from now on; a worker calls this with its configured URL.
@@ -225,7 +294,7 @@ class Clients:
     def serve(self, redis: str) -> None:
         """Make this process a worker of a Redis: a named one, or the default from now on."""
         name, url = self.name_of(redis), self.url_of(redis)
-        if name in self.redis and url != find_address(self.url).url:
+        if name in self.shards or (name in self.redis and url != find_address(self.url).url):
             self.served = name
         else:
             self.connect(url)

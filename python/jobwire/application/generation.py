@@ -59,7 +59,7 @@ class FleetGeneration:
         if writer.keeper is not None and writer.keeper.holds:  # the push is kept as well
             return self._unasked()
         try:
-            detected = yield from detect_generation(writer.keys)
+            detected = yield from self._detect()
         except (NoReply, RedisUnreachable, RedisRefused) as error:
             if writer.may_keep():
                 return self._unasked()
@@ -68,6 +68,10 @@ class FleetGeneration:
             raise
         self._detected = detected, now
         return detected
+
+    def _detect(self) -> Op[Generation]:
+        """Ask Redis."""
+        return (yield from detect_generation(self._writer.keys))
 
     def _unasked(self) -> Generation:
         """Return the last answer, or else 7, which is read rightly by all. [GEN-5]"""

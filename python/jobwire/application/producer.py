@@ -30,10 +30,10 @@ from jobwire.protocol.keys import Keys
 from jobwire.protocol.normalize import AsyncClientMiddleware, ClientMiddleware, ReadyPayload
 from jobwire.protocol.progress import JobProgress
 from jobwire.protocol.pushing import bulk_times
-from jobwire.protocol.results import Result, is_final, read
+from jobwire.protocol.results import Result, ResultOutcome, is_final, read
 from jobwire.protocol.template import Template
 from jobwire.protocol.times import Generation, When
-from jobwire.protocol.unique import Unique
+from jobwire.protocol.unique import Refused, Unique
 from jobwire.protocol.wire import Confirm, Local, Op, command
 
 __all__ = ["Pace", "Producer", "dropped", "make_confirm", "make_producer", "new_jid", "run_at"]
@@ -249,8 +249,7 @@ class Producer:
             results.append(None if job is None else job.jid)
             if job is not None:
                 accepted.append(self.payloads.complete(job, class_name, options, len(results) - 1))
-        refused = yield from self.writer.give(accepted, on_commit)
-        return [None if jid in refused else jid for jid in results] if refused else results
+        return self._ids(results, (yield from self.writer.give(accepted, on_commit)))
 
     def push_many(self, calls: Iterable[Call]) -> Op[list[str | None]]:
         """Push jobs of several kinds; return their ids in order, as `push_bulk` does.
@@ -269,11 +268,16 @@ class Producer:
             results.append(None if job is None else job.jid)
             if job is not None:
                 accepted[call.on_commit].append(job)
-        refused: dict[str, str] = {}
+        answers: list[Refused] = []
         for on_commit, jobs in accepted.items():
             if jobs:
-                refused.update((yield from self.writer.give(jobs, on_commit)))
-        return [None if jid in refused else jid for jid in results]
+                answers.append((yield from self.writer.give(jobs, on_commit)))
+        return self._ids(results, *answers)
+
+    def _ids(self, jids: list[str | None], *answers: Refused) -> list[str | None]:
+        """Return the ids of a bulk push, None for a job that was refused."""
+        refused = {jid for answer in answers for jid in answer}
+        return [None if jid in refused else jid for jid in jids] if refused else jids
 
     def make(
         self,
@@ -326,6 +330,17 @@ class Producer:
             self.transport.overrides[-1].cancel(jid)
             return Cancellation(int(now), started=False)
         return (yield from cancelling.cancel(self.keys, jid, now=now))
+
+    def outcomes(self, jids: Sequence[str]) -> Op[list[ResultOutcome | None]]:
+        """Return how jobs have ended, from their results; None for one that keeps none."""
+        if not jids:
+            return []
+        if self.transport.overrides:
+            texts = [self.transport.overrides[-1].result(jid) for jid in jids]
+        else:
+            texts = yield command("MGET", *map(self.keys.result, jids))
+        results = [text and read(jid, text) for jid, text in zip(jids, texts, strict=True)]
+        return [result.outcome if result else None for result in results]
 
     def result(self, jid: str, timeout: float | None, key_waiter: KeyWaiter) -> Op[Result | None]:
         """Return the result of a job, and wait for one that is final. [X-RESULT-7]
@@ -396,9 +411,13 @@ def make_producer(
     max_payload_bytes: int | None = MAX_PAYLOAD_BYTES,
     compress_above: int | None = None,
     location: str = "",
+    make: Callable[..., Producer] = Producer,
 ) -> Producer:
-    """Return a producer with the system's clock and random source, for either client."""
-    return Producer(
+    """Return a producer with the system's clock and random source, for either client.
+
+    `make` makes it of the arguments of `Producer`.
+    """
+    return make(
         Keys(namespace),
         generation=generation,
         strict_args=strict_args,

@@ -17,6 +17,7 @@ from typing import Any, Protocol
 
 from jobwire.application.delivery import log_refused
 from jobwire.application.held_jobs import HeldJobs
+from jobwire.application.shards import may_pass
 from jobwire.application.spool import SpoolFile, check_directory, left_in, new_file
 from jobwire.connection.sync import SyncRedis
 from jobwire.errors import (
@@ -25,7 +26,6 @@ from jobwire.errors import (
     MaybeWritten,
     RedisRefused,
     RedisTrouble,
-    RedisUnreachable,
 )
 from jobwire.protocol.normalize import ReadyPayload
 from jobwire.protocol.unique import Refused
@@ -200,7 +200,7 @@ class Keeper:
         try:
             return (yield from send(jobs))
         except RedisTrouble as error:
-            if not self._may_come_again(error):
+            if not self.may_come_again(error):
                 raise
             written = set(error.written)
             left = [job for job in jobs if job.jid not in written]
@@ -230,12 +230,9 @@ class Keeper:
             return Local(call, partial(_at_once, call))
         return Local(call, partial(asyncio.to_thread, call))
 
-    def _may_come_again(self, error: RedisTrouble) -> bool:
-        if isinstance(error, MaybeWritten):
-            return self._settings.resend_unsure
-        if isinstance(error, RedisUnreachable):
-            return not (error.refused or error.login_refused)
-        return isinstance(error, RedisRefused) and error.temporary
+    def may_come_again(self, error: RedisTrouble) -> bool:
+        """Return whether it keeps the jobs of a push that failed."""
+        return may_pass(error) or (isinstance(error, MaybeWritten) and self._settings.resend_unsure)
 
     # -- called by pushes
 
@@ -345,7 +342,7 @@ class Keeper:
             try:
                 self._connection.send(jobs)
             except RedisTrouble as trouble:
-                if self._may_come_again(trouble):
+                if self.may_come_again(trouble):
                     self._forget(0, file)
                     reached = False
                     if not self._rest():

@@ -19,7 +19,7 @@ from jobwire.protocol.chains import StepState
 from jobwire.protocol.iteration import Cancellation
 from jobwire.protocol.normalize import DEFAULTS, ReadyPayload
 from jobwire.protocol.pushing import push_members
-from jobwire.protocol.results import ResultOutcome, keep_seconds, read
+from jobwire.protocol.results import keep_seconds
 from jobwire.protocol.times import When
 from jobwire.protocol.wire import Op, command
 
@@ -30,7 +30,6 @@ __all__ = [
     "chain_states",
     "end_batch",
     "open_batch",
-    "outcomes",
     "push_chain",
 ]
 
@@ -110,18 +109,6 @@ def _members(producer: Producer, call: Call, now: float) -> Op[list[ReadyPayload
     return made
 
 
-def outcomes(producer: Producer, jids: Sequence[str]) -> Op[list[ResultOutcome | None]]:
-    """Return how jobs have ended, from their results; None for one that keeps none."""
-    if not jids:
-        return []
-    if producer.transport.overrides:
-        texts = [producer.transport.overrides[-1].result(jid) for jid in jids]
-    else:
-        texts = yield command("MGET", *map(producer.keys.result, jids))
-    results = [text and read(jid, text) for jid, text in zip(jids, texts, strict=True)]
-    return [result.outcome if result else None for result in results]
-
-
 def chain_states(
     producer: Producer, jids: Sequence[str], members: Mapping[str, Sequence[str]]
 ) -> Op[list[StepState]]:
@@ -133,7 +120,7 @@ def chain_states(
     """
     inside = [jid for jids in members.values() for jid in jids]
     ends = dict(
-        zip([*jids, *inside], (yield from outcomes(producer, [*jids, *inside])), strict=True)
+        zip([*jids, *inside], (yield from producer.outcomes([*jids, *inside])), strict=True)
     )
     states = chains.states([ends[jid] for jid in jids])
     return [

@@ -39,8 +39,12 @@ def config(as_json: bool, **options: Any) -> int:
     app = worker_app_of(settings) if settings["app"] else None
     if app:
         settings = serve_all_queues(app, settings)
-    url, source = redis_of(app, settings) or unnamed_redis(settings)
-    redis = Value(check_url(url), "default", source.removeprefix("from "))
+    if app and app.shards and settings.values["redis"].giver != "flag":
+        # Each one is a URL of its own; `_shown` hides passwords of one.
+        redis = Value(f"shards {', '.join(app.shards)}", "default", "the application")
+    else:
+        url, source = redis_of(app, settings) or unnamed_redis(settings)
+        redis = Value(check_url(url), "default", source.removeprefix("from "))
     values = {**settings.values, "redis": redis}
     if as_json:
         click.echo(json.dumps(_object(settings, values), ensure_ascii=False))

@@ -24,7 +24,7 @@ from jobwire.cli.options import (
     worker_settings,
 )
 from jobwire.connection.connect import safe_url
-from jobwire.errors import JobwireError
+from jobwire.errors import ConfigError, JobwireError
 from jobwire.settings import Settings
 from jobwire.worker.process.notify import SUPERVISOR
 
@@ -113,6 +113,12 @@ def dev(
     from jobwire.worker.process import process
 
     with ExitStack() as stack:
+        if app.shards and given.giver != "flag":
+            raise ConfigError(
+                f"jobwire dev: runs one server, and the application has the shards "
+                f"{', '.join(app.shards)}; leave shards empty in development, or run "
+                "'jobwire worker'"
+            )
         configured = redis_of(app, settings)
         if configured is not None:
             _tell_of(*configured)

@@ -119,8 +119,13 @@ def enqueue(
     app, unnamed = _find_app(settings, any_class)
     job = _definition(app, class_name, any_class) if app else None
     values = _values(args, job)
+    sharded = app is not None and bool(app.shards) and url is None
     redis, source = redis_of(app, settings) or unnamed or unnamed_redis(settings)
-    if app:
+    if sharded and namespace is not None:
+        raise click.UsageError("--namespace: the application has shards, and its own namespace")
+    if sharded:
+        redis = ""
+    elif app:
         app.namespace = app.namespace if namespace is None else namespace
         app.connect(redis)
         if job and job.redis and url is None:
@@ -140,9 +145,13 @@ def enqueue(
     unchecked = "" if job else ", not checked: no application is named (-r)"
     if app and not job:
         unchecked = ", not checked: the application does not define this job"
-    click.echo(f"pushed to {safe_url(redis)} ({source}){unchecked}", err=True)
-    named = queue or (job.defaults.get("queue") if job else None) or "default"
-    _warn_of_idle(redis, app.namespace if app else namespace or "", named)
+    if app and sharded:
+        app.close()
+        click.echo(f"pushed to one of the shards {', '.join(app.shards)}{unchecked}", err=True)
+    else:
+        click.echo(f"pushed to {safe_url(redis)} ({source}){unchecked}", err=True)
+        named = queue or (job.defaults.get("queue") if job else None) or "default"
+        _warn_of_idle(redis, app.namespace if app else namespace or "", named)
     click.echo(jid)
     return EXIT_OK
 

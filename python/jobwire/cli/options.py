@@ -23,6 +23,7 @@ from jobwire.worker.process.notify import SUPERVISOR
 __all__ = [
     "Place",
     "app_option",
+    "find_places",
     "find_redis",
     "insist_on_log",
     "namespace_option",
@@ -103,6 +104,21 @@ def find_redis(url: str | None, namespace: str | None = None) -> Place:
 
     Raises:
         AppNotLoaded: The application cannot be imported, and not both values are given.
+        click.UsageError: The application has shards, and none is chosen.
+    """
+    places = find_places(url, namespace)
+    if "" not in places:
+        raise click.UsageError(
+            f"the application has the shards {', '.join(places)}, and this command shows one; "
+            f"choose it: --redis {next(iter(places))}"
+        )
+    return places[""]
+
+
+def find_places(url: str | None, namespace: str | None = None) -> dict[str, Place]:
+    """Return each shard of the application by its name, unless --redis chooses one; or "" alone.
+
+    The arguments and errors are those of `find_redis`.
     """
     context = click.get_current_context(silent=True)
     flags = {"app": context.meta.get(_APP) if context else None, "redis": url}
@@ -114,8 +130,14 @@ def find_redis(url: str | None, namespace: str | None = None) -> Place:
         except AppNotLoaded as error:
             raise AppNotLoaded(f"{error}; --redis and --namespace do without it") from error
     prefix = namespace if namespace is not None else app.namespace if app else ""
+    confirming = app.wait_replicas if app else None
+    if app and app.shards and settings.values["redis"].giver != "flag":
+        return {
+            name: Place(app.redis[name], f"{name!r} of the application", prefix, confirming)
+            for name in app.shards
+        }
     found = redis_of(app, settings) or unnamed_redis(settings)
-    return Place(*found, prefix, app.wait_replicas if app else None)
+    return {"": Place(*found, prefix, confirming)}
 
 
 def redis_of(app: App | None, settings: Settings) -> tuple[str, str] | None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from jobwire.cli.companions import page_lacks
-from jobwire.cli.options import app_option, find_redis, namespace_option, redis_option
+from jobwire.cli.options import app_option, find_places, namespace_option, redis_option
 from jobwire.connection.connect import safe_url
 from jobwire.errors import ConfigError
 
@@ -90,8 +90,11 @@ def web(
             f"--host: {host} can be reached from other machines, and there is no password; set"
             " JOBWIRE_WEB_TOKEN or JOBWIRE_WEB_USERS, or leave --host out"
         )
-    redis, source, keyspace, _ = find_redis(url, namespace)
-    several = {"main": redis, **_named(also)} if also else redis
+    places = find_places(url, namespace)
+    redis, source, keyspace, _ = next(iter(places.values()))
+    several: str | dict[str, str] = redis
+    if also or len(places) > 1:
+        several = {name or "main": place.url for name, place in places.items()} | _named(also)
     here = Visitor(_person(), "admin")
     app = WebApp(
         several,

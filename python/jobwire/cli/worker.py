@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import click
@@ -29,7 +30,8 @@ def worker(**options: Any) -> int:
     MODULE:APP names the jobwire.App, such as shop.jobs:app or jobs.py:app. A file or environment
     variables (JOBWIRE_APP, JOBWIRE_CONCURRENCY...) can set it and all options. `jobwire config`
     shows the effective settings. If no queues are named, the worker serves all queues that the
-    jobs name.
+    jobs name. An application with shards has a process for each, or as many as --processes says;
+    --redis chooses one shard.
 
     Signals: TERM and INT stop the worker. TSTP quiets it: it starts no more jobs. TTIN logs the
     stacks of all threads. USR2 restarts the processes of --processes one after the other.
@@ -39,11 +41,18 @@ def worker(**options: Any) -> int:
     greet(settings)
     set_up_log(settings)
     from jobwire.worker.process import process, supervisor
+    from jobwire.worker.process.notify import SHARD, SUPERVISOR
 
     if supervisor.wanted(config):
         return supervisor.run(config)
     app = worker_app_of(settings)
+    if app.shards and settings.values["redis"].giver != "flag":
+        if SUPERVISOR not in os.environ:  # a process for each shard
+            return supervisor.run(config)
+        place = os.environ.pop(SHARD, app.shards[0])
+        source = f"{place!r} of the application"
+    else:
+        place, source = redis_of(app, settings) or unnamed_redis(settings)
     insist_on_log(app, settings)
-    url, source = redis_of(app, settings) or unnamed_redis(settings)
-    app.serve(url)
+    app.serve(place)
     return process.run(app, serve_all_queues(app, settings).worker(), source=source)

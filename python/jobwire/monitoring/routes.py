@@ -66,7 +66,7 @@ class FleetReader:
 
 
 _Reader = Callable[[], FleetReader | None]
-"""Returns the reader; None if the Redis is not known yet."""
+"""Returns the reader; None if the Redis is not known yet. Raises `RedisTrouble` for several."""
 
 
 def fleet_metrics(reader: _Reader, *, most_queues: int = MAX_QUEUES) -> Route:
@@ -76,9 +76,8 @@ def fleet_metrics(reader: _Reader, *, most_queues: int = MAX_QUEUES) -> Route:
         if rest:
             return None
         began = time.perf_counter()
-        known = reader()
         try:
-            if known is None:
+            if (known := reader()) is None:
                 raise RedisTrouble("not connected yet")
             numbers, seconds = known.read()
         except RedisTrouble:
@@ -121,9 +120,8 @@ def queues(reader: _Reader) -> Route:
     """
 
     def answer(rest: str, accept: str) -> Reply | None:
-        known = reader()
         try:
-            if known is None:
+            if (known := reader()) is None:
                 raise RedisTrouble("the worker has not connected to Redis yet")
             numbers, _ = known.read()
         except RedisTrouble as error:

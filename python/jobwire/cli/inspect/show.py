@@ -26,6 +26,7 @@ from jobwire.cli.inspect.options import (
     view,
     view_options,
 )
+from jobwire.cli.options import find_places
 from jobwire.cli.table import Table
 from jobwire.inspect import Entry, Inspector, SetName
 from jobwire.inspect.formats import to_json
@@ -36,10 +37,17 @@ __all__ = ["COMMANDS"]
 @click.command()
 @view_options
 def stats(as_json: bool, **how: Any) -> int:
-    """Show totals and sizes."""
+    """Show totals and sizes; of an application with shards, the sums and a line for each shard."""
+    if as_json and how["watch"] is not None:
+        raise click.UsageError("--watch and --json cannot be combined")
+    places = find_places(how["url"], how["namespace"])
+    if "" not in places:
+        if how["watch"] is not None:
+            output.watch(lambda: (views.shards(places), None), how["watch"])
+        output.show(views.shards(places), as_json=as_json, limit=None)
+        return EXIT_OK
     if as_json:
-        if how.pop("watch") is not None:
-            raise click.UsageError("--watch and --json cannot be combined")
+        del how["watch"]
         with opened(**how) as inspector:
             click.echo(to_json(inspector.stats()))
         return EXIT_OK

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from msgspec.structs import asdict
 
+from jobwire.cli.options import Place
 from jobwire.cli.table import Cell, Column, Moment, Styled, Table
 from jobwire.console.ops.results import StoredResult
+from jobwire.errors import RedisTrouble
 from jobwire.inspect import (
     Entry,
     Filter,
@@ -48,6 +50,7 @@ __all__ = [
     "processes",
     "queue",
     "queues",
+    "shards",
     "stats",
     "unique",
     "works",
@@ -88,6 +91,46 @@ def stats(inspector: Inspector) -> Table:
         numbers,
         lambda line: (line[0], Styled(line[1], line[2])),
         problems=totals.problems,
+    )
+
+
+def shards(places: Mapping[str, Place]) -> Table:
+    """Show the totals and sizes of each shard, and their sums."""
+    counts = (
+        "processed",
+        "failed",
+        "busy",
+        "processes",
+        "enqueued",
+        "scheduled",
+        "retries",
+        "dead",
+    )
+    sums = dict.fromkeys(counts, 0)
+    rows: list[dict[str, Any]] = []
+    problems: list[str] = []
+    for name, place in places.items():
+        try:
+            with Inspector(place.url, namespace=place.namespace, timeout=2.0) as inspector:
+                totals = inspector.stats()
+        except RedisTrouble as error:
+            problems.append(f"shard {name}: {error}")
+            rows.append({"shard": name} | dict.fromkeys(counts, None))
+            continue
+        problems += [f"shard {name}: {problem}" for problem in totals.problems]
+        numbers = {count: getattr(totals, count) for count in counts}
+        rows.append({"shard": name} | numbers)
+        sums = {count: sums[count] + number for count, number in numbers.items()}
+    rows.append({"shard": "(all)"} | sums)
+    return Table(
+        "Shards",
+        [Column("shard"), *(Column(count, "right") for count in counts)],
+        rows,
+        lambda row: [
+            row["shard"],
+            *("?" if row[count] is None else f"{row[count]:,}" for count in counts),
+        ],
+        problems=problems,
     )
 
 

@@ -205,7 +205,8 @@ class HeartbeatThread:
                 self._thread.join(self._timings.heartbeat_stop_timeout)
 
     def _run(self) -> None:
-        due = time.monotonic() + self._timings.heartbeat_interval
+        self.turned_at = time.monotonic()  # the wait for Redis at the start may have been long
+        due = self.turned_at + self._timings.heartbeat_interval
         while True:
             pause = min(due - time.monotonic(), self._timings.early_beat)
             if self._stop.wait(max(pause, 0.0)):

@@ -72,7 +72,8 @@ class Boot(msgspec.Struct, tag=True):
     entry: str | None  # module that the command line loaded, which may set up what jobs import
     jobs: dict[str, str]  # wire class to module
     files: dict[str, str]  # module to file, for modules that were loaded from a path
-    url: str
+    url: str | None  # None: the application has shards
+    served: str  # name of the Redis of the worker
     log_format: LogFormat
     log_level: str
     log: int | None  # descriptor of the log; None for standard error
@@ -392,7 +393,9 @@ def _load(boot: Boot) -> Mapping[str, tuple[App, JobType[..., Any]]]:
         if entry is None:
             raise LookupError(f"module {place} defines no job {name!r} when it is imported again")
         app, _ = jobs[name] = entry
-        app.connect(boot.url)
+        if boot.url is not None:
+            app.connect(boot.url)
+        app.served = boot.served
     return jobs
 
 

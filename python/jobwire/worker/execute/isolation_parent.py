@@ -507,13 +507,15 @@ def _boot(jobs: list[JobType[..., Any]], entry: str | None) -> Boot:
     root = logging.getLogger()
     is_json = any(isinstance(handler.formatter, JsonFormatter) for handler in root.handlers)
     log_format: LogFormat = "json" if is_json else "human"
+    app = jobs[0].app if jobs else None
     return Boot(
         worker=os.getpid(),
         directory=os.getcwd(),
         entry=entry,
         jobs=places,
         files=files,
-        url=find_address(jobs[0].app.url if jobs else None).url,
+        url=None if app and app.shards else find_address(app.url if app else None).url,
+        served=app.served if app else "",
         log_format=log_format,
         log_level=logging.getLevelName(root.level),
         # In a process that has set up its own log, output goes where that of the process goes.

@@ -541,7 +541,7 @@ class Launcher:
         """Return the thread that takes ticks; None if it is turned off or cannot read lines."""
         if not self.config.periodic:
             return None
-        entries = [*self.app.served_entries(), *self.config.schedule]
+        entries = self.app.served_entries(self.config.schedule)
         if not available():
             if entries:
                 raise ConfigError(

@@ -32,7 +32,8 @@ class Sources(NamedTuple):
         figures: Returns the numbers of the worker.
         not_live: Returns the reason that the worker must be restarted, or "".
         not_ready: Returns the reason that the worker fetches no jobs, or "".
-        redis: Returns where the queues are; None if that is not known yet.
+        redis: Returns where the queues are; None if that is not known yet. Raises `RedisTrouble` if
+            they are on several shards.
     """
 
     figures: Callable[[], Figures]

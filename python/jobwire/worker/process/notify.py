@@ -10,13 +10,14 @@ import logging
 import os
 import socket
 import time
-from collections.abc import MutableMapping
+from collections.abc import MutableMapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-__all__ = ["SUPERVISOR", "Notifier"]
+__all__ = ["SHARD", "SUPERVISOR", "Notifier"]
 
 SUPERVISOR = "JOBWIRE_SUPERVISOR"  # set by the supervisor: descriptor of the stream to it
+SHARD = "JOBWIRE_SHARD"  # set by the supervisor: the shard that the process serves
 READY_FILE = "JOBWIRE_READY_FILE"
 STATUS_INTERVAL_S = 5.0  # between two reports of the status
 NOTIFY_TIMEOUT_S = 2.0  # after which a message that systemd does not accept is dropped
@@ -97,6 +98,11 @@ class Notifier:
             # because the next one begins with the end of the line.
             with suppress(OSError):
                 self._socket.sendall(b"\nX_REPORT=" + line + b"\n", socket.MSG_DONTWAIT)
+
+    def shards(self, names: Sequence[str]) -> None:
+        """Tell the supervisor that there must be processes for each of these shards."""
+        if self.supervised and names:
+            self._send(X_SHARDS=" ".join(names))
 
     def stopping(self, status: str) -> None:
         """Report that the process stops."""

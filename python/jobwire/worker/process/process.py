@@ -93,6 +93,7 @@ class _Process:
         self._config = config
         self._notifier = notifier
         self._signals: SimpleQueue[_Signal | None] = SimpleQueue()  # None: the worker has stopped
+        notifier.shards(app.shards if app.served in app.shards else ())
         self._launcher = Launcher(
             app,
             config,

@@ -5,6 +5,9 @@ variable that tells them that they are supervised. Each child reports over its o
 is ready, how busy it is and that it works. It stops when that stream breaks, so no child outlives
 the supervisor for long.
 
+A child whose application has shards serves one of them and reports their names, so that the
+supervisor starts as many children for each.
+
 As process 1 of a container the supervisor also reaps orphaned processes.
 """
 
@@ -19,15 +22,17 @@ import sys
 import threading
 import time
 from collections import deque
+from collections.abc import Sequence
 from contextlib import suppress
 
 import msgspec
 
 from jobwire.application.config import WorkerConfig
+from jobwire.errors import RedisTrouble
 from jobwire.monitoring.figures import Classes, Figures
 from jobwire.text import counted
 from jobwire.worker.process import notify
-from jobwire.worker.process.notify import SUPERVISOR, Notifier
+from jobwire.worker.process.notify import SHARD, SUPERVISOR, Notifier
 from jobwire.worker.process.process import HEARTBEAT_STUCK_S, STOP_GRACE_S
 from jobwire.worker.process.report import RedisPlace, Report
 
@@ -71,6 +76,8 @@ class _WorkerProcess:
     def __init__(self, slot: _Slot, watchdog: float | None) -> None:
         ours, theirs = socket.socketpair()
         environ = {**os.environ, SUPERVISOR: str(theirs.fileno())}
+        if slot.shard:
+            environ[SHARD] = slot.shard
         if watchdog:
             environ["WATCHDOG_USEC"] = str(int(watchdog * 1e6))
         with theirs:
@@ -93,10 +100,12 @@ class _WorkerProcess:
         self.busy = 0
         self.rss = 0  # MiB
         self.report: Report | None = None  # for the ports
+        self.shards: list[str] = []  # of its application
         self._unread = b""
 
     def __str__(self) -> str:
-        return f"worker process {self.slot.number} (pid {self.pid})"
+        shard = f" of {self.slot.shard}" if self.slot.shard else ""
+        return f"worker process {self.slot.number}{shard} (pid {self.pid})"
 
     def send(self, number: signal.Signals) -> None:
         with suppress(ProcessLookupError):
@@ -136,16 +145,19 @@ class _WorkerProcess:
                     self.busy = int(value)
                 case [b"X_RSS", value]:
                     self.rss = int(value)
+                case [b"X_SHARDS", value]:
+                    self.shards = value.decode().split()
                 case [b"X_REPORT", value]:
                     with suppress(msgspec.DecodeError):  # a message that was cut off
                         self.report = msgspec.json.decode(value, type=Report)
 
 
 class _Slot:
-    """One of the N slots for a process."""
+    """One of the N slots for a process; N for each shard."""
 
-    def __init__(self, number: int) -> None:
+    def __init__(self, number: int, shard: str = "") -> None:
         self.number = number
+        self.shard = shard
         self.worker: _WorkerProcess | None = None
         self.successor: _WorkerProcess | None = None
         self.due: float | None = None  # time to start a worker, monotonic
@@ -230,6 +242,22 @@ class _Supervisor:
         self._selector.register(worker.channel, selectors.EVENT_READ, worker)
         return worker
 
+    def _serve(self, shards: Sequence[str]) -> None:
+        """Add the slots of shards that have none; their first processes start at once."""
+        served = {slot.shard for slot in self._slots}
+        if "" in served:  # the slots there were before the first process knew its shard
+            for slot in self._slots:
+                slot.shard = shards[0]
+            served = {shards[0]}
+        for shard in shards:
+            if shard not in served:
+                first = len(self._slots) + 1
+                added = [_Slot(first + n, shard) for n in range(self._config.processes)]
+                if not self._quiet and self._deadline is None:
+                    for slot in added[: None if self._others_due else 1]:
+                        slot.due = time.monotonic()
+                self._slots += added
+
     def _start_due(self) -> None:
         for slot in self._slots:
             if slot.due is None or slot.due > time.monotonic() or self._deadline is not None:
@@ -256,6 +284,8 @@ class _Supervisor:
             worker = self._workers.get(pid)
             if worker is not None:
                 worker.read_all()
+                if worker.shards:
+                    self._serve(worker.shards)
                 with self._adding:  # otherwise a scrape might miss its numbers
                     del self._workers[pid]
                     if worker.report is not None:
@@ -305,7 +335,7 @@ class _Supervisor:
             return
         lived = time.monotonic() - worker.started
         slot.failures = slot.failures + 1 if lived < EARLY_END_S or not worker.ready else 0
-        if not self._any_ready or self._config.processes == 1:
+        if len(self._slots) == 1 or not (self._any_ready or slot.shard):
             # As without supervision: the parent process sees the status and decides.
             when = "" if worker.ready else " before it was ready"
             _log.log(
@@ -397,7 +427,10 @@ class _Supervisor:
             return
         _log.info("restarting %s, one after the other", counted(len(self._slots), "process"))
         self._reloading = True
-        self._renewing.extend(slot for slot in self._slots if slot not in self._renewing)
+        slots = [slot for slot in self._slots if slot not in self._renewing]
+        # Those that wait for their shard come last, as their successors are going to wait as well.
+        slots.sort(key=lambda slot: slot.worker is None or not slot.worker.ready)
+        self._renewing.extend(slots)
         self._notifier.reloading("restarting")
 
     def _renew_next(self) -> None:
@@ -444,7 +477,9 @@ class _Supervisor:
     def _check(self) -> None:
         now = time.monotonic()
         self._renew_next()
-        for worker in self._workers.values():
+        for worker in [*self._workers.values()]:
+            if worker.shards:
+                self._serve(worker.shards)
             if worker.ready:
                 self._any_ready = True
                 if self._quiet and not worker.quiet:
@@ -470,10 +505,13 @@ class _Supervisor:
         if self._any_ready and not self._others_due:
             self._others_due = True
             for slot in self._slots[1:]:
-                slot.due = now
-        if all(slot.worker is not None and slot.worker.ready for slot in self._slots):
+                if slot.worker is None:
+                    slot.due = slot.due or now
+        ready = [slot.worker is not None and slot.worker.ready for slot in self._slots]
+        # A shard that is away must not keep the service from being up.
+        if all(ready) or (self._slots[0].shard and any(ready)):
             self._all_ready = True
-            _log.info("%d worker processes are ready", len(self._slots))
+            _log.info("%d worker processes are ready", sum(ready))
             self._notifier.ready(self._describe())
 
     def _examine(self, worker: _WorkerProcess, now: float) -> None:
@@ -542,6 +580,12 @@ class _Supervisor:
         return f"{ready} of {counted(count, 'process')} ready; {problems[0]}"
 
     def _redis_place(self) -> RedisPlace | None:
+        shards = list(dict.fromkeys(slot.shard for slot in self._slots))
+        if len(shards) > 1:
+            raise RedisTrouble(
+                f"the queues are on the shards {', '.join(shards)}; ask an exporter for each: "
+                f"jobwire exporter --redis {shards[0]}"
+            )
         reports = (worker.report for worker in self._workers.copy().values())
         return next((report.redis for report in reports if report is not None), None)
 

@@ -1,0 +1,224 @@
+"""The shards of an application: their names, and those that do not answer now."""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+import re
+import threading
+import time
+import weakref
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from jobwire.connection.sync import SyncRedis
+from jobwire.errors import (
+    ConfigError,
+    NoReply,
+    RedisRefused,
+    RedisTrouble,
+    RedisUnreachable,
+)
+from jobwire.protocol.keys import Keys
+from jobwire.protocol.placement import Home, Placement, check_placement, ranking
+from jobwire.protocol.wire import command, once
+
+__all__ = ["TIMEOUT_S", "Shards", "may_pass", "named"]
+
+TIMEOUT_S = 1.0  # for a connection to a shard, and for its reply
+SILENT_S = 0.25  # without any reply, after which a shard gets no jobs that others can take
+PROBE_TIMEOUT_S = 0.5
+FIRST_PAUSE_S, MAX_PAUSE_S = 0.1, 1.0  # between two looks at a shard that is away
+
+_NAME = re.compile(r"[A-Za-z0-9_.-]{1,100}")
+_log = logging.getLogger("jobwire.client")
+
+
+def named(shards: Mapping[str, str] | Sequence[str] | None) -> dict[str, str]:
+    """Return the shards by name; those of a list are `shard-1`, `shard-2`...
+
+    Raises:
+        ConfigError: A name or a URL is invalid.
+    """
+    if not shards:
+        return {}
+    if isinstance(shards, str):
+        raise ConfigError("shards: one string is given; write a list of URLs, or {'a': URL}")
+    if not isinstance(shards, Mapping):
+        shards = {f"shard-{number}": url for number, url in enumerate(shards, start=1)}
+    given: Mapping[Any, Any] = shards
+    for name, url in given.items():
+        if not isinstance(name, str) or not _NAME.fullmatch(name):
+            raise ConfigError(
+                f"shards: {name!r} is not a name of letters, digits, '_', '.' and '-'"
+            )
+        if not isinstance(url, str) or "://" not in url:
+            # The value is not shown, because it may be a password.
+            raise ConfigError(
+                f"shards: the value of {name!r} is not a URL; write one like redis://host:6379/0"
+            )
+    if len(set(shards.values())) < len(shards):
+        raise ConfigError("shards: two of them have the same URL; leave one out")
+    return dict(shards)
+
+
+class Shards:
+    """Knows which shards answer. Threads and event loops share it.
+
+    A shard that failed gets no jobs that others can take, until a thread has seen it answer again.
+    No push tries it meanwhile. A shard that is silent gets none until its next reply.
+
+    Args:
+        urls: Name to URL.
+        placement: The rule for a job that shares nothing with others.
+        namespace: Prefix of every key.
+
+    Attributes:
+        names: Their names.
+        placement: The rule.
+    """
+
+    def __init__(self, urls: Mapping[str, str], placement: str, namespace: str) -> None:
+        self.names = tuple(urls)
+        self.placement: Placement = check_placement(placement)
+        self._urls = dict(urls)
+        self._keys = Keys(namespace)
+        self._begin()
+        _all.add(self)
+
+    def _begin(self) -> None:
+        self._change = threading.Condition()  # guards all below
+        self._away: dict[str, tuple[float, str]] = {}  # monotonic time, and the reason
+        self._asked = dict.fromkeys(self.names, 0)  # calls without a reply
+        self._heard = dict.fromkeys(self.names, 0.0)  # monotonic; of the last reply
+        self._thread: threading.Thread | None = None
+
+    def choose(self, home: Home, without: Collection[str] = ()) -> str | None:
+        """Return the shard for a job; None if none of those that it may go to answers.
+
+        Args:
+            home: The place of the job.
+            without: Shards that this job has tried.
+        """
+        order = ranking(home.key, self.names)
+        if home.fixed:
+            return order[0]
+        left = [name for name in order if name not in without and not self.away(name)]
+        return next((name for name in left if not self._silent(name)), left[0] if left else None)
+
+    def away(self, name: str) -> str:
+        """Return the reason for which a shard gets no jobs now, or "" if it gets some."""
+        away = self._away.get(name)
+        if away is None:
+            return ""
+        return f"{away[1]} ({time.monotonic() - away[0]:.0f} s ago)"
+
+    def check(self, name: str) -> None:
+        """Raise if a shard is known to be away.
+
+        Raises:
+            RedisUnreachable: It is away.
+        """
+        if reason := self.away(name):
+            raise RedisUnreachable(f"shard {name!r} is away, so nothing was written: {reason}")
+
+    @contextmanager
+    def asking(self, name: str) -> Iterator[None]:
+        """Note a call to a shard, and its trouble, which then names the shard."""
+        with self._change:
+            if not self._asked[name]:
+                self._heard[name] = time.monotonic()
+            self._asked[name] += 1
+        try:
+            yield
+        except RedisTrouble as error:
+            reason = str(error)
+            if isinstance(error, NoReply) or may_pass(error):
+                self._leave_out(name, reason)
+            if not reason.startswith("shard "):
+                error.args = (f"shard {name!r}: {reason}", *error.args[1:])
+            raise
+        finally:
+            with self._change:
+                self._asked[name] -= 1
+                self._heard[name] = time.monotonic()
+
+    def close(self) -> None:
+        """End the thread; all shards count as answering."""
+        with self._change:
+            self._away.clear()
+            self._change.notify_all()
+            thread = self._thread
+        if thread is not None and thread is not threading.current_thread():
+            thread.join(timeout=2 * PROBE_TIMEOUT_S)
+
+    def _silent(self, name: str) -> bool:
+        return self._asked[name] > 0 and time.monotonic() - self._heard[name] > SILENT_S
+
+    def _leave_out(self, name: str, reason: str) -> None:
+        with self._change:
+            if name in self._away:
+                return
+            self._away[name] = time.monotonic(), reason
+        _log.warning("shard %r is left out until it answers: %s", name, reason)
+        self._watch()
+
+    def _watch(self) -> None:
+        with self._change:
+            if self._away and self._thread is None:
+                self._thread = threading.Thread(
+                    target=self._look, name="jobwire-shards", daemon=True
+                )
+                self._thread.start()
+
+    def _look(self) -> None:
+        """Look at the shards that are away, until none is."""
+        pause = FIRST_PAUSE_S
+        while True:
+            with self._change:
+                self._change.wait_for(lambda: not self._away, pause * random.uniform(0.5, 1.0))
+                away = dict(self._away)
+                if not away:
+                    self._thread = None
+                    return
+            pause = min(2 * pause, MAX_PAUSE_S)
+            for name, (since, _) in away.items():
+                if self._answers(name):
+                    with self._change:
+                        self._away.pop(name, None)
+                    seconds = time.monotonic() - since
+                    _log.info("shard %r answers again, after %.1f s", name, seconds)
+
+    def _answers(self, name: str) -> bool:
+        redis = SyncRedis(
+            self._urls[name], timeout=PROBE_TIMEOUT_S, max_connections=1, role="shards"
+        )
+        try:
+            # A write without effect: the server may answer, and take no writes for a while.
+            redis.run(once(command("ZADD", self._keys.schedule, "XX", 0, "x")))
+        except RedisTrouble as error:
+            return not (isinstance(error, NoReply) or may_pass(error))
+        finally:
+            redis.close()
+        return True
+
+
+def may_pass(error: RedisTrouble) -> bool:
+    """Return whether a server did nothing, and may do the same later."""
+    if isinstance(error, RedisUnreachable):
+        return not (error.refused or error.login_refused)
+    return isinstance(error, RedisRefused) and error.temporary
+
+
+_all: weakref.WeakSet[Shards] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for shards in [*_all]:  # their threads are in the parent, and their locks may be held
+        shards._begin()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

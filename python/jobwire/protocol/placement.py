@@ -1,0 +1,116 @@
+"""The shard of a job: the one of a key that it has, or any one.
+
+A shard is a whole instance of the protocol. A lock or a limit that a job shares with others is in
+one instance, so all jobs with the same key go to the same shard. The shards of a key have an order
+that depends on nothing but the names: with another shard, only the keys that it gets move.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, Literal, NamedTuple, TypeAlias, get_args
+
+import msgspec
+
+from jobwire.errors import ConfigError, InvalidJob
+from jobwire.protocol.chains import NEXT
+from jobwire.protocol.groups import GROUP
+from jobwire.protocol.limits import LIMIT, limit_of
+from jobwire.protocol.normalize import ReadyPayload
+from jobwire.protocol.unique import UNIQUE, lock_of
+
+__all__ = ["Home", "Placement", "check_placement", "home", "keys_of", "ranking"]
+
+Placement: TypeAlias = Literal["spread", "queue"]
+"""The rule for a job that shares nothing: `spread` over all shards; or by its `queue`, so that the
+jobs of a queue are on one shard, and start in order."""
+
+_MARKS: Final = tuple(f'"{field}"'.encode() for field in (UNIQUE, LIMIT))
+
+
+class Home(NamedTuple):
+    """The place of a job.
+
+    Attributes:
+        key: The text that orders the shards; see `ranking`.
+        fixed: True if the job must go to the first of them, even if that one is away.
+    """
+
+    key: str
+    fixed: bool
+
+
+def check_placement(value: str) -> Placement:
+    """Return a rule.
+
+    Raises:
+        ConfigError: There is no such rule.
+    """
+    if value not in get_args(Placement):
+        raise ConfigError(f"placement: {value!r} is not one of 'spread', 'queue'")
+    return value  # type: ignore[return-value]  # checked
+
+
+def ranking(key: str, shards: Sequence[str]) -> list[str]:
+    """Return the shards in the order in which a key prefers them (rendezvous hashing).
+
+    The highest SHA-256 of `<shard> NUL <key>` comes first.
+
+    Args:
+        key: The key.
+        shards: Names of the shards, in any order.
+    """
+    text = key.encode("utf-8", "surrogatepass")
+
+    def weight(shard: str) -> bytes:
+        return hashlib.sha256(b"%b\0%b" % (shard.encode(), text)).digest()
+
+    return sorted(shards, key=weight, reverse=True)
+
+
+def home(job: ReadyPayload, placement: Placement) -> Home:
+    """Return the place of a job.
+
+    Raises:
+        InvalidJob: It has several keys, which may be on several shards.
+    """
+    keys = _keys_in(job.text, placement)
+    if len(keys) > 1:
+        raise InvalidJob(
+            "X-LIMIT-1",
+            "unique, limit",
+            f"the job, with those that it carries, has several keys ({', '.join(sorted(keys))}), "
+            "and each belongs to a shard; give the job type one: @app.job(redis=SHARD), or "
+            "app.via(SHARD)",
+        )
+    if keys:
+        return Home(keys.pop(), fixed=True)
+    if placement == "queue":
+        return Home(_queue(job.queue), fixed=True)
+    return Home(job.jid, fixed=False)
+
+
+def keys_of(fields: Mapping[str, Any], placement: Placement = "spread") -> Iterator[str]:
+    """Yield the keys of a payload and of the jobs that it carries: of its limit and its lock."""
+    if (limit := limit_of(fields.get(LIMIT))) is not None:
+        yield f"limit {limit.ident}"
+    if (lock := lock_of(fields.get(UNIQUE))) is not None:
+        # The queue is a part of the digest, so its jobs meet there as well.
+        queue = placement == "queue"
+        yield _queue(str(fields.get("queue"))) if queue else f"unique {lock.digest}"
+    for field in (NEXT, GROUP):
+        carried = fields.get(field)
+        for one in carried if isinstance(carried, list) else ():
+            if isinstance(one, dict):
+                yield from keys_of(one, placement)
+
+
+def _keys_in(text: bytes, placement: Placement) -> set[str]:
+    if not any(mark in text for mark in _MARKS):  # hardly any job has one
+        return set()
+    return set(keys_of(msgspec.json.decode(text), placement))
+
+
+def _queue(name: str) -> str:
+    return f"queue {name}"

@@ -1,0 +1,519 @@
+"""An application with shards: real servers that freeze, are killed and come back."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.servers import Reaper, Server, wait_until
+from jobwire import (
+    App,
+    ConfigError,
+    InvalidJob,
+    Limit,
+    MaybeWritten,
+    PushBuffer,
+    RedisUnreachable,
+    Unique,
+    chain,
+    group,
+)
+from jobwire.application.jobtype import JobType
+from tests.server_fixtures import ServerFactory
+from tests.workers import Workers, free_port, jobwire
+
+pytestmark = pytest.mark.process  # each test has three servers
+
+SHARDS = ("a", "b", "c")
+JOBS = """
+import time
+
+from jobwire import App
+
+app = App(shards={urls!r})
+
+
+@app.periodic("* * * * * *")
+@app.job(queue="ticks")
+def tick(): ...
+
+
+@app.job
+def note(number, seconds=0.0):
+    time.sleep(seconds)
+    with open("ran", "a") as file:
+        file.write(f"{{number}}\\n")
+
+
+@app.job(isolated=True)
+def carry_on(number):
+    note.enqueue(number)
+"""
+
+
+@pytest.fixture
+def servers(server_factory: ServerFactory) -> dict[str, Server]:
+    return {name: server_factory(password="sesame") for name in SHARDS}
+
+
+@pytest.fixture
+def workers(_reaper: Reaper, tmp_path: Path) -> Iterator[Workers]:
+    with Workers(_reaper, tmp_path) as started:
+        yield started
+
+
+@pytest.fixture
+def make(servers: dict[str, Server]) -> Iterator[Callable[..., App]]:
+    """Make applications with these shards."""
+    made: list[App] = []
+
+    def app(**settings: Any) -> App:
+        urls = {name: server.url for name, server in servers.items()}
+        made.append(App(shards=urls, **settings))
+        return made[-1]
+
+    yield app
+    for each in made:
+        each.close()
+
+
+class Enqueue:
+    """Enqueues jobs of a type, from a thread or from asyncio."""
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+        self._loop = asyncio.new_event_loop()
+
+    def __call__(self, job: JobType[..., Any], *args: Any) -> str | None:
+        if self.kind == "sync":
+            return job.enqueue(*args)
+        return self._loop.run_until_complete(job.aenqueue(*args))
+
+    def bulk(self, job: JobType[..., Any], args: Sequence[Sequence[Any]]) -> Any:
+        if self.kind == "sync":
+            return job.enqueue_bulk(args)
+        return self._loop.run_until_complete(job.aenqueue_bulk(args))
+
+    def run(self, call: Any, twin: Any) -> Any:
+        return call() if self.kind == "sync" else self._loop.run_until_complete(twin())
+
+    def close(self, app: App) -> None:
+        self._loop.run_until_complete(app.aclose())
+
+
+@pytest.fixture(params=["sync", "async"])
+def enqueue(request: pytest.FixtureRequest) -> Iterator[Enqueue]:
+    made = Enqueue(request.param)
+    yield made
+    made._loop.close()
+
+
+@pytest.fixture
+def app(make: Callable[..., App], enqueue: Enqueue) -> Iterator[App]:
+    app = make()
+    yield app
+    enqueue.close(app)
+
+
+def jids(servers: dict[str, Server], queue: str = "default") -> dict[str, list[str]]:
+    """Return the ids of the jobs in a queue of each shard, next first."""
+    return {
+        name: [json.loads(text)["jid"] for text in server.client().lrange(f"queue:{queue}", 0, -1)][
+            ::-1
+        ]
+        for name, server in servers.items()
+        if server._group is not None
+    }
+
+
+def test_jobs_are_spread_and_found(app: App, servers: dict[str, Server], enqueue: Enqueue) -> None:
+    @app.job
+    def note(number: int) -> None: ...
+
+    pushed = [enqueue(note, number) for number in range(60)]
+    there = jids(servers)
+    assert sorted(jid for ids in there.values() for jid in ids) == sorted(map(str, pushed))
+    assert all(len(ids) > 5 for ids in there.values())
+    for jid, *_ in there.values():
+        cancelled = enqueue.run(partial(note.cancel, jid), partial(note.acancel, jid))
+        assert cancelled.place == "queued"
+
+
+def test_a_bulk_push_says_what_is_where(
+    app: App, servers: dict[str, Server], enqueue: Enqueue
+) -> None:
+    @app.job
+    def note(number: int) -> None: ...
+
+    pushed = enqueue.bulk(note, [[number] for number in range(3000)])
+    assert len(pushed) == len(set(pushed)) == 3000
+    assert pushed.shards.keys() == set(SHARDS)
+    assert {name: sorted(ids) for name, ids in jids(servers).items()} == {
+        name: sorted(ids) for name, ids in pushed.shards.items()
+    }
+
+
+def test_a_killed_shard_is_left_out_and_comes_back(
+    app: App, servers: dict[str, Server], enqueue: Enqueue
+) -> None:
+    """No push fails, and none tries the dead shard again."""
+
+    @app.job
+    def note(number: int) -> None: ...
+
+    enqueue(note, 0)
+    servers["b"].kill()
+    pushed = [enqueue(note, number) for number in range(100)]
+    there = jids(servers)
+    assert len({*pushed} & {jid for ids in there.values() for jid in ids}) == 100
+    servers["b"].start()
+
+    def back() -> bool:
+        enqueue(note, 1)
+        return bool(jids(servers)["b"])
+
+    wait_until(back, what="a job on the shard that is back")
+
+
+def test_a_frozen_shard_stops_no_other_push(
+    make: Callable[..., App], servers: dict[str, Server]
+) -> None:
+    """PUSH-8: the push that was under way is unsure, names its shard, and shows no password."""
+    app = make()
+
+    @app.job
+    def note(number: int) -> None: ...
+
+    for number in range(30):  # a connection to each
+        note.enqueue(number)
+    servers["b"].pause()
+    unsure: list[MaybeWritten] = []
+    took: list[float] = []
+    for number in range(500):
+        began = time.monotonic()
+        try:
+            note.enqueue(number)
+        except MaybeWritten as error:
+            unsure.append(error)
+        took.append(time.monotonic() - began)
+    assert len(unsure) == 1
+    assert "shard 'b'" in str(unsure[0])
+    assert "sesame" not in str(unsure[0])
+    # Only the push that was under way waited for a reply.
+    assert sum(seconds > max(took) / 2 for seconds in took) == 1
+    servers["b"].resume()
+    wait_until(lambda: note.enqueue(0) in jids(servers)["b"], what="a job on the shard")
+    assert len(jids(servers)["b"]) == len({*jids(servers)["b"]})
+
+
+def test_what_shares_a_key_is_on_one_shard(
+    app: App, servers: dict[str, Server], enqueue: Enqueue
+) -> None:
+    """Locks and limits. A shard that is away gets no job of another's key."""
+
+    @app.job(unique=Unique(60, duplicate="drop"))
+    def once(number: int) -> None: ...
+
+    @app.job(queue="limited", limit=Limit("api", at_once=2, by=[0]))
+    def limited(customer: int) -> None: ...
+
+    for number in range(30):
+        assert enqueue(once, number)
+        assert enqueue(once, number) is None
+    places = [{enqueue(limited, customer) for _ in range(3)} for customer in range(30)]
+    there = {name: {*ids} for name, ids in jids(servers, "limited").items()}
+    assert all(any(ids <= shard for shard in there.values()) for ids in places)
+    assert all(there.values())
+    servers["a"].kill()
+    for customer in range(30):
+        if places[customer] <= there["a"]:
+            with pytest.raises(RedisUnreachable, match="shard 'a'"):
+                enqueue(limited, customer)
+        else:
+            assert enqueue(limited, customer)
+
+
+def test_a_buffer_keeps_jobs_for_their_shard(
+    make: Callable[..., App], servers: dict[str, Server], tmp_path: Path
+) -> None:
+    """X-LIMIT-1: the jobs with a key wait in the spool, the others go to other shards."""
+    app = make(buffer=PushBuffer(spool=tmp_path))
+
+    @app.job(limit=Limit("api", at_once=2))
+    def limited(number: int) -> None: ...
+
+    @app.job
+    def note(number: int) -> None: ...
+
+    limited.enqueue(0)
+    (shard,) = (name for name, ids in jids(servers).items() if ids)
+    servers[shard].kill()
+    kept = [limited.enqueue(number) for number in range(5)]
+    free = {note.enqueue(number) for number in range(20)}
+    assert app.client.pending is not None
+    assert app.client.pending.jobs == 5
+    assert [path.name for path in tmp_path.iterdir() if any(path.iterdir())] == [shard]
+    assert free <= {jid for ids in jids(servers).values() for jid in ids}
+    servers[shard].start()
+    wait_until(lambda: jids(servers)[shard][:5] == kept, what="the kept jobs")
+
+
+def test_all_shards_are_away(make: Callable[..., App], servers: dict[str, Server]) -> None:
+    app, keeping = make(generation=8), make(generation=8, buffer=PushBuffer())
+    for server in servers.values():
+        server.kill()
+    with pytest.raises(RedisUnreachable, match=r"shard '.'"):
+        app.client.push("Note", [])
+    with pytest.raises(RedisUnreachable, match=r"shard '.' is away, so nothing was written"):
+        app.client.push("Note", [])
+    with pytest.raises(RedisUnreachable, match="shard 'a'"):
+        app.client.result("0" * 24)
+    jid = keeping.client.push("Note", [])
+    for server in servers.values():
+        server.start()
+    wait_until(lambda: [jid] in jids(servers).values(), what="the kept job")
+    wait_until(lambda: _pushes(app), what="a push to shards that are back")
+
+
+def _pushes(app: App) -> bool:
+    try:
+        return app.client.push("Note", []) is not None
+    except RedisUnreachable:
+        return False
+
+
+def test_a_bulk_push_with_a_dead_shard(
+    make: Callable[..., App], servers: dict[str, Server]
+) -> None:
+    """BULK-6: `written` has the ids of all shards."""
+    app = make(placement="queue")
+    queues = [f"queue-{number}" for number in range(20)]
+
+    @app.job
+    def note(number: int) -> None: ...
+
+    note.enqueue(0)
+    servers["c"].kill()
+    calls = [note.options(queue=queue).s(1) for queue in queues]
+    with pytest.raises(RedisUnreachable, match="shard 'c'") as caught:
+        app.client.push_many(calls)
+    left = {name: server for name, server in servers.items() if name != "c"}
+    there = [jid for queue in queues for ids in jids(left, queue).values() for jid in ids]
+    assert sorted(there) == sorted(caught.value.written)
+    assert 0 < len(there) < len(queues)
+
+
+def test_a_chain_is_on_one_shard(app: App, servers: dict[str, Server], enqueue: Enqueue) -> None:
+    """X-FLOW-1: with the key that its jobs have; several keys are refused."""
+
+    @app.job
+    def note(number: int = 0) -> None: ...
+
+    @app.job(limit=Limit("api", at_once=1))
+    def limited(number: int = 0) -> None: ...
+
+    @app.job(limit=Limit("other", at_once=1))
+    def other(number: int = 0) -> None: ...
+
+    enqueue(limited)
+    (home,) = (name for name, ids in jids(servers).items() if ids)
+    for steps in (chain(note.s(), limited.s()), chain(note.s(), group(limited.s(), note.s()))):
+        run = enqueue.run(steps.enqueue, steps.aenqueue)
+        assert run.jids[0] in jids(servers)[home]
+        states = enqueue.run(run.states, run.astates)
+        assert states == ["open", "later"]
+        assert enqueue.run(run.cancel, run.acancel).place == "queued"
+    mixed = chain(other.s(), limited.s())
+    with pytest.raises(InvalidJob, match=r"several keys \(limit api, limit other\)"):
+        enqueue.run(mixed.enqueue, mixed.aenqueue)
+
+
+def test_a_batch_is_on_one_shard(make: Callable[..., App], servers: dict[str, Server]) -> None:
+    """X-BATCH-1: and is found by its id. A member with a key needs a shard."""
+    app = make()
+
+    @app.job
+    def note(number: int) -> None: ...
+
+    @app.job(redis="b", limit=Limit("api", at_once=1))
+    def here(number: int) -> None: ...
+
+    @app.job(limit=Limit("api", at_once=1))
+    def anywhere(number: int) -> None: ...
+
+    for _ in range(5):
+        with app.batch() as batch:
+            added = batch.add_all(note.s(number) for number in range(10))
+        assert any({*added} <= {*ids} for ids in jids(servers).values())
+        found = app.find_batch(batch.id)
+        assert found is not None
+        status = found.status()
+        assert status is not None
+        assert status.total == 10
+    assert app.find_batch("0" * 24) is None
+    with app.via("b"), app.batch() as batch:
+        batch.add(here.s(1))
+        with pytest.raises(InvalidJob, match="a key has a shard of its own"):
+            batch.add(anywhere.s(1))
+
+
+def test_a_result_is_found(make: Callable[..., App], servers: dict[str, Server]) -> None:
+    """X-RESULT-7: wherever the job is; not with a shard that cannot be asked."""
+    app = make()
+    result = json.dumps({"outcome": "done", "at": 1, "value": 7})
+    for name, server in servers.items():
+        server.client().set(f"jobwire:result:{name}", result)
+        found = app.client.result(name, timeout=5)
+        assert found is not None
+        assert found.value == 7
+    assert app.client.result("nowhere", timeout=0.1) is None
+    servers["c"].kill()
+    with pytest.raises(RedisUnreachable, match="shard 'c'"):
+        app.client.result("nowhere")
+    assert app.client.result("a") is not None
+
+
+def test_invalid_settings() -> None:
+    for wrong in ("redis://localhost", ["localhost"], {"a b": "redis://x"}, {"a": "secret"}):
+        with pytest.raises(ConfigError, match="shards") as caught:
+            App(shards=wrong)
+        assert "secret" not in str(caught.value)
+    with pytest.raises(ConfigError, match="take the place of url"):
+        App("redis://localhost", shards=["redis://a"])
+    with pytest.raises(ConfigError, match="have the same URL"):
+        App(shards=["redis://a", "redis://a"])
+    with pytest.raises(ConfigError, match="is also a name of redis"):
+        App(shards={"a": "redis://a"}, redis={"a": "redis://b"})
+    with pytest.raises(ConfigError, match="'random' is not one of 'spread', 'queue'"):
+        App(shards=["redis://a"], placement="random")  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="has no shards"):
+        App().shard_of("x")
+    app = App(shards=["redis://a", "redis://b"])
+    assert app.shards == ("shard-1", "shard-2")
+    with pytest.raises(ConfigError, match=r"'jobwire worker' starts a process for each"):
+        _ = app.served_url
+    with pytest.raises(ConfigError, match="this is for one Redis"):
+        app.client.redis.run(_ping())
+
+
+def _ping() -> Any:
+    from jobwire.protocol.wire import command, once
+
+    return once(command("PING"))
+
+
+def answer(url: str) -> tuple[int, str]:
+    try:
+        with urllib.request.urlopen(url, timeout=30) as reply:
+            return reply.status, reply.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+
+
+def has_run(directory: Path, numbers: Iterable[int]) -> bool:
+    file = directory / "ran"
+    ran = {int(line) for line in file.read_text().split()} if file.exists() else set()
+    return ran >= {*numbers}
+
+
+@pytest.fixture
+def jobs(make: Callable[..., App], servers: dict[str, Server], tmp_path: Path) -> App:
+    """Write a module with jobs, and return an application that enqueues them."""
+    urls = {name: server.url for name, server in servers.items()}
+    (tmp_path / "shop.py").write_text(JOBS.format(urls=urls))
+    return make(generation=8)
+
+
+def test_a_worker_of_all_shards(
+    jobs: App, servers: dict[str, Server], tmp_path: Path, workers: Workers
+) -> None:
+    """A frozen shard stops nothing on the others, from the start and later."""
+    servers["b"].pause()
+    port = free_port()
+    worker = workers.start("shop:app", "--health-port", str(port), "--concurrency", "2")
+    for name, first in (("a", 0), ("c", 50)):
+        with jobs.via(name):
+            jobs.client.push_bulk("note", [[first + number] for number in range(50)])
+    wait_until(lambda: has_run(tmp_path, range(100)), what="the jobs of two shards")
+    assert answer(f"http://127.0.0.1:{port}/live") == (200, "ok\n")
+    waiting = (503, "2 of 3 processes ready; starting\n")
+    wait_until(lambda: answer(f"http://127.0.0.1:{port}/ready") == waiting, what=waiting)
+    status, told = answer(f"http://127.0.0.1:{port}/queues")
+    assert status == 503
+    assert "jobwire exporter --redis a" in told
+    servers["b"].resume()
+    with jobs.via("b"):
+        jobs.client.push("carry_on", [100])
+    wait_until(lambda: has_run(tmp_path, [100]), what="an isolated job that enqueues")
+    wait_until(lambda: answer(f"http://127.0.0.1:{port}/ready")[0] == 200, what="readiness")
+    servers["a"].pause()
+    with jobs.via("c"):
+        jobs.client.push_bulk("note", [[number] for number in range(200, 300)])
+    with jobs.via("b"):
+        jobs.client.push_bulk("note", [[number] for number in range(300, 400)])
+    wait_until(lambda: has_run(tmp_path, range(200, 400)), what="the jobs of two shards")
+    assert answer(f"http://127.0.0.1:{port}/live") == (200, "ok\n")
+    servers["a"].resume()
+    ticking = [name for name in SHARDS if servers[name].client().exists("cron_jobs:default")]
+    assert len(ticking) == 1
+    worker.send(signal.SIGTERM)
+    assert worker.wait(120) == 0, worker.log.read_text()
+
+
+def test_killed_processes_lose_nothing(
+    jobs: App, servers: dict[str, Server], tmp_path: Path, workers: Workers
+) -> None:
+    """REL-12: the process of each shard, one after the other; then the supervisor."""
+    worker = workers.start("shop:app", "--concurrency", "5")
+    for number in range(150):
+        jobs.client.push("note", [number, 0.05])
+    for server in servers.values():
+        client = server.client()
+        wait_until(lambda client=client: client.smembers("processes"), what="a process")  # type: ignore[misc]
+        for identity in client.smembers("processes"):
+            os.kill(int(identity.decode().split(":")[-2]), signal.SIGKILL)
+    worker.kill()
+    workers.start("shop:app", "--concurrency", "5")
+    wait_until(lambda: has_run(tmp_path, range(150)), what="all jobs")
+    for server in servers.values():
+        wait_until(lambda server=server: not server.client().llen("queue:default"))  # type: ignore[misc]
+
+
+def test_commands_of_an_application_with_shards(
+    jobs: App, servers: dict[str, Server], tmp_path: Path
+) -> None:
+    """Each shows all shards, or says which to choose."""
+    jobs.client.push_bulk("note", [[number] for number in range(30)])
+    shown = jobwire("inspect", "stats", "-r", "shop:app", "--json", cwd=tmp_path)
+    lines = [json.loads(line) for line in shown.stdout.splitlines()]
+    assert [line["shard"] for line in lines] == [*SHARDS, "(all)"]
+    assert sum(line["enqueued"] for line in lines[:3]) == lines[3]["enqueued"] == 30
+    shown = jobwire("inspect", "queues", "-r", "shop:app", cwd=tmp_path)
+    assert shown.returncode == 2
+    assert "has the shards a, b, c" in shown.stderr
+    assert "--redis a" in shown.stderr
+    shown = jobwire("inspect", "queues", "-r", "shop:app", "--redis", "b", cwd=tmp_path)
+    assert shown.returncode == 0, shown.stderr
+    pushed = jobwire("enqueue", "-r", "shop:app", "note", "77", cwd=tmp_path)
+    assert "pushed to one of the shards a, b, c" in pushed.stderr
+    assert pushed.stdout.strip() in {jid for ids in jids(servers).values() for jid in ids}
+    shown = jobwire("config", "shop:app", cwd=tmp_path)
+    assert "shards a, b, c" in shown.stdout
+    servers["c"].kill()
+    shown = jobwire("inspect", "stats", "-r", "shop:app", cwd=tmp_path)
+    assert "c\t?\t" in shown.stdout
+    assert "shard c: " in shown.stderr
+    assert "sesame" not in shown.stderr
+    ended = jobwire("dev", "shop:app", "--no-reload", "--no-web", cwd=tmp_path)
+    assert "runs one server" in ended.stderr

@@ -1,0 +1,80 @@
+"""The shard of a job, without a server."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from jobwire.application.producer import new_jids
+from jobwire.errors import ConfigError, InvalidJob
+from jobwire.protocol.limits import Limit
+from jobwire.protocol.normalize import ReadyPayload, build, finalize
+from jobwire.protocol.payload import encode
+from jobwire.protocol.placement import Home, check_placement, home, keys_of, ranking
+from jobwire.protocol.unique import Unique
+
+
+def job(**options: Any) -> ReadyPayload:
+    item = build("Note", [1, 2], options, jid="0" * 24, now=1.0, generation=8, strict="raise")
+    return finalize(item, now=1.0, generation=8)
+
+
+@pytest.mark.parametrize("count", [2, 3, 4, 5])
+def test_jobs_are_spread_evenly(count: int) -> None:
+    shards = [f"shard-{number}" for number in range(1, count + 1)]
+    numbers = (hashlib.sha256(b"%d" % number).hexdigest()[:24] for number in range(100_000))
+    placed = Counter(ranking(jid, shards)[0] for jid in numbers)
+    even = 100_000 / count
+    assert all(abs(placed[shard] - even) < 0.02 * even for shard in shards)
+
+
+def test_another_shard_moves_only_the_keys_that_it_gets() -> None:
+    for key in new_jids(2000):
+        before, after = ranking(key, ["a", "b", "c"]), ranking(key, ["c", "d", "b", "a"])
+        assert [shard for shard in after if shard != "d"] == before
+
+
+def test_the_order_is_one_for_all_versions() -> None:
+    assert ranking("unique 1", ["a", "b", "c"]) == ["b", "a", "c"]
+    assert ranking("ключ \ud800", ["a", "b"]) == ranking("ключ \ud800", ["b", "a"])
+
+
+def test_plain_jobs() -> None:
+    assert home(job(), "spread") == Home("0" * 24, fixed=False)
+    assert home(job(queue="mail"), "queue") == Home("queue mail", fixed=True)
+    # The text of an argument is not a field.
+    text = encode({"args": ['"jw_limit"'], "class": "Note", "queue": "default"})
+    assert home(ReadyPayload("1", "default", None, text), "spread") == Home("1", fixed=False)
+
+
+def test_keys() -> None:
+    """X-LIMIT-1, X-UNIQ-1: a job with a key has a home."""
+    limited = job(limit=Limit("api", at_once=1, by=[1]))
+    assert home(limited, "spread") == home(limited, "queue") == Home("limit api:[2]", fixed=True)
+    unique = job(unique=Unique(60), queue="mail")
+    assert unique.lock is not None
+    assert home(unique, "spread") == Home(f"unique {unique.lock.digest}", fixed=True)
+    assert home(unique, "queue") == Home("queue mail", fixed=True)
+    with pytest.raises(InvalidJob, match="several keys") as caught:
+        home(job(unique=60, limit=Limit("api", at_once=1)), "spread")
+    assert "app.via(SHARD)" in str(caught.value)
+
+
+def test_keys_of_carried_jobs() -> None:
+    """X-FLOW-1, X-FLOW-8: those of a chain and of a group, at any depth."""
+    limit = {"name": "api", "at_once": 1}
+    member = {"class": "A", "jw_limit": limit}
+    step = {"class": "B", "jw_group": [member, {"class": "C"}, "not a job"]}
+    fields = {"class": "D", "jw_next": [{"class": "E"}, step], "jw_group": "nothing"}
+    assert [*keys_of(fields)] == ["limit api"]
+    text = encode(fields)
+    assert home(ReadyPayload("1", "default", None, text), "spread").key == "limit api"
+
+
+def test_rules() -> None:
+    assert check_placement("queue") == "queue"
+    with pytest.raises(ConfigError, match="'random' is not one of 'spread', 'queue'"):
+        check_placement("random")
