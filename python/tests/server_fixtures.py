@@ -6,13 +6,18 @@ import os
 import signal
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
-from typing import Protocol
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
 
 import pytest
 
 from harness.servers import Reaper, Server, programs, valkey_program, wait_until
 from jobwire.connection.sync import SyncRedis
 from tests import connections, profiles
+
+if TYPE_CHECKING:
+    from tests.fleet import Fleet
+    from tests.workers import Workers
 
 __all__ = ["ServerFactory"]
 
@@ -63,6 +68,31 @@ def _reaper() -> Iterator[Reaper]:
     reaper = Reaper()
     yield reaper
     reaper.close()
+
+
+@pytest.fixture
+def reaper(_reaper: Reaper) -> Reaper:
+    """Return what ends the processes that a test leaves."""
+    return _reaper
+
+
+@pytest.fixture
+def workers(_reaper: Reaper, tmp_path: Path) -> Iterator[Workers]:
+    """Start workers as processes."""
+    from tests.workers import Workers  # most tests need no worker
+
+    with Workers(_reaper, tmp_path) as started:
+        yield started
+
+
+@pytest.fixture
+def fleet(_reaper: Reaper, tmp_path: Path) -> Iterator[Fleet]:
+    """Start workers with their children."""
+    from tests.fleet import Fleet
+
+    started = Fleet(_reaper, tmp_path)
+    yield started
+    started.close()
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from harness.servers import Reaper, Server, wait_until
+from harness.servers import Server, wait_until
 from jobwire import App, Client, InvalidJob
 from jobwire.cli import __doc__ as cli_doc
 from jobwire.cli import main
@@ -27,12 +27,6 @@ from tests.workers import Workers, jobwire
 APP = "tests.apps.recording:app"
 NOWHERE = "redis://127.0.0.1:1/0"  # port 1 is never listened on
 USAGE, NO_APP, NO_REDIS = 2, 3, 4
-
-
-@pytest.fixture
-def workers(_reaper: Reaper, tmp_path: Path) -> Iterator[Workers]:
-    with Workers(_reaper, tmp_path) as running:
-        yield running
 
 
 @pytest.fixture

@@ -27,12 +27,6 @@ from tests.workers import Workers, environment, jobwire
 APP = "tests.apps.recording:app"
 
 
-@pytest.fixture
-def workers(_reaper: Reaper, tmp_path: Path) -> Iterator[Workers]:
-    with Workers(_reaper, tmp_path) as running:
-        yield running
-
-
 def test_help_and_version() -> None:
     """The help of every command, on standard output, with the names of the README."""
     assert "worker" in jobwire("--help").stdout

@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from harness.servers import Reaper, Server, wait_until
+from harness.servers import Server, wait_until
 from jobwire.settings import SETTINGS
 from tests.workers import Workers, environment, jobwire
 
@@ -40,12 +39,6 @@ app = jobwire.App()
 def report():
     pass
 """
-
-
-@pytest.fixture
-def workers(_reaper: Reaper, tmp_path: Path) -> Iterator[Workers]:
-    with Workers(_reaper, tmp_path) as running:
-        yield running
 
 
 @pytest.fixture

@@ -7,14 +7,13 @@ import os
 import signal
 import time
 from collections import Counter
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from harness.servers import Reaper, Server, wait_until
+from harness.servers import Server, wait_until
 from jobwire import Client
 from jobwire.protocol.keys import Keys
 from jobwire.worker.fetch.doorbell import PLACES, group_of
@@ -23,12 +22,6 @@ from tests.workers import WorkerProcess, Workers
 
 APP = "tests.apps.recording:app"
 FETCHED_WITHIN = 16 + 15  # seconds: the safety net of 15 s, and a busy machine
-
-
-@pytest.fixture
-def workers(_reaper: Reaper, tmp_path: Path) -> Iterator[Workers]:
-    with Workers(_reaper, tmp_path) as running:
-        yield running
 
 
 def traces(server: Server, key: str) -> list[Any]:

@@ -16,12 +16,6 @@ from jobwire import Client
 from tests import postgres
 from tests.workers import environment
 
-
-@pytest.fixture
-def reaper(_reaper: Reaper) -> Reaper:
-    return _reaper
-
-
 MANAGE = [sys.executable, "-W", "error::ResourceWarning", "-m", "tests.django_site.manage"]
 
 

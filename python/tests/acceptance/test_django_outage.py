@@ -18,11 +18,6 @@ THREADS = 5
 BATCH = 50
 
 
-@pytest.fixture
-def reaper(_reaper: Reaper) -> Reaper:
-    return _reaper
-
-
 @pytest.mark.parametrize(
     "restarts",
     [pytest.param(3, marks=pytest.mark.matrix), pytest.param(20, marks=pytest.mark.full)],

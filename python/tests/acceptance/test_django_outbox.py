@@ -21,11 +21,6 @@ from tests.workers import environment
 __all__ = ["database"]  # a fixture
 
 
-@pytest.fixture
-def reaper(_reaper: Reaper) -> Reaper:
-    return _reaper
-
-
 MANAGE = [sys.executable, "-W", "error::ResourceWarning", "-m", "tests.django_site.manage"]
 
 

@@ -5,13 +5,11 @@ from __future__ import annotations
 import random
 import signal
 import time
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from harness.servers import Reaper, Server, wait_until
+from harness.servers import Server, wait_until
 from jobwire import Client
 from jobwire.worker.process.process import STOP_GRACE_S
 from tests.acceptance.test_ports import get
@@ -21,12 +19,6 @@ from tests.workers import WorkerProcess, Workers, free_port
 APP = "tests.apps.limited:app"
 JOBS = {1: 40, 5: 660, 20: 1800, 50: 2500}  # by concurrency: 5,000 together
 STOP_S = 15  # the timeout of one second, and the few seconds that a stop adds, on a busy machine
-
-
-@pytest.fixture
-def workers(_reaper: Reaper, tmp_path: Path) -> Iterator[Workers]:
-    with Workers(_reaper, tmp_path) as running:
-        yield running
 
 
 def counter(server: Server, name: str) -> int:

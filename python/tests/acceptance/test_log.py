@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import re
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from harness.servers import Reaper, Server, wait_until
+from harness.servers import Server, wait_until
 from tests.workers import Workers
 
 APP = "tests.apps.recording:app"
@@ -24,12 +23,6 @@ EVENTS = [
     '{"class":"Note","wrapped":"Inner","jid":"wrapped"}',
     "not JSON",
 ]
-
-
-@pytest.fixture
-def workers(_reaper: Reaper, tmp_path: Path) -> Iterator[Workers]:
-    with Workers(_reaper, tmp_path) as running:
-        yield running
 
 
 def run(server: Server, workers: Workers, *arguments: str) -> str:

@@ -28,24 +28,6 @@ APP = "tests.apps.recording:app"
 
 
 @pytest.fixture
-def fleet(_reaper: Reaper, tmp_path: Path) -> Iterator[Fleet]:
-    fleet = Fleet(_reaper, tmp_path)
-    yield fleet
-    fleet.close()
-
-
-@pytest.fixture
-def reaper(_reaper: Reaper) -> Reaper:
-    return _reaper
-
-
-@pytest.fixture
-def workers(_reaper: Reaper, tmp_path: Path) -> Iterator[Workers]:
-    with Workers(_reaper, tmp_path) as workers:
-        yield workers
-
-
-@pytest.fixture
 def client(server: Server) -> Iterator[Client]:
     with Client(server.url) as client:
         yield client

@@ -4,22 +4,13 @@ from __future__ import annotations
 
 import json
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from harness.servers import Reaper, Server, wait_until
+from harness.servers import Server, wait_until
 from tests.workers import Workers
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
-
-
-@pytest.fixture
-def workers(_reaper: Reaper, tmp_path: Path) -> Iterator[Workers]:
-    with Workers(_reaper, tmp_path) as workers:
-        yield workers
 
 
 def sent(directory: Path) -> list[dict[str, Any]]:

@@ -20,11 +20,6 @@ SHOPS = sorted(path.name for path in EXAMPLES.glob("shop-*"))
 OTHERS = [name for name in SHOPS if name != "shop-fastapi"]
 
 
-@pytest.fixture
-def reaper(_reaper: Reaper) -> Reaper:
-    return _reaper
-
-
 def state(shop: httpx.Client, key: int) -> str | None:
     with suppress(httpx.TransportError):
         return str(shop.get(f"/orders/{key}").json()["state"])

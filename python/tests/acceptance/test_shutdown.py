@@ -6,23 +6,16 @@ import json
 import signal
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from harness.servers import Reaper, Server, wait_until
+from harness.servers import Server, wait_until
 from jobwire import Client
 from tests.apps import recording
 from tests.workers import Workers
 
 APP = "tests.apps.recording:app"
-
-
-@pytest.fixture
-def workers(_reaper: Reaper, tmp_path: Path) -> Iterator[Workers]:
-    with Workers(_reaper, tmp_path) as running:
-        yield running
 
 
 @pytest.fixture

@@ -38,12 +38,6 @@ NOT_NEEDED = frozenset(
 )
 
 
-@pytest.fixture
-def workers(_reaper: Reaper, tmp_path: Path) -> Iterator[Workers]:
-    with Workers(_reaper, tmp_path) as workers:
-        yield workers
-
-
 def test_a_worker_loads_nothing_that_only_other_commands_need(
     server: Server, workers: Workers, tmp_path: Path
 ) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from harness.servers import Reaper, Server, wait_until
+from harness.servers import Server, wait_until
 from jobwire import Client
 from tests.apps import recording
 from tests.fleet import Fleet, gone
@@ -48,13 +48,6 @@ def orphan(path):
 def vanish(status):
     os._exit(status)
 """
-
-
-@pytest.fixture
-def fleet(_reaper: Reaper, tmp_path: Path) -> Iterator[Fleet]:
-    fleet = Fleet(_reaper, tmp_path)
-    yield fleet
-    fleet.close()
 
 
 @pytest.fixture

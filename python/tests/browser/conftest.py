@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,7 +19,6 @@ from playwright.sync_api import (
 from harness.servers import Reaper, Server
 from tests.browser.serving import OPTIONS, serving
 from tests.conformance.browser import program
-from tests.workers import Workers
 
 PATIENCE_MS = 30_000
 
@@ -55,12 +53,6 @@ class Watch:
             self._visited.add(request.url)
         if not request.url.startswith((own, "data:")):
             self.complaints.append(f"asked for {request.url}")
-
-
-@pytest.fixture
-def workers(_reaper: Reaper, tmp_path: Path) -> Iterator[Workers]:
-    with Workers(_reaper, tmp_path) as workers:
-        yield workers
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from harness.servers import Reaper, Server, wait_until
+from harness.servers import Server, wait_until
 from jobwire import (
     App,
     Batch,
@@ -44,12 +44,6 @@ from jobwire.web import Visitor, WebApp
 from tests.workers import Workers, running
 
 FETCH = pytest.mark.parametrize("fetch", ["reliable", "basic"])
-
-
-@pytest.fixture
-def workers(_reaper: Reaper, tmp_path: Path) -> Iterator[Workers]:
-    with Workers(_reaper, tmp_path) as started:
-        yield started
 
 
 class Shop:

@@ -10,7 +10,6 @@ import re
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
 from contextlib import closing
 from datetime import date
 from pathlib import Path
@@ -19,7 +18,7 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from harness.servers import Reaper, Server, wait_until
+from harness.servers import Server, wait_until
 from jobwire import (
     App,
     ChainRun,
@@ -39,13 +38,6 @@ from jobwire.protocol.chains import next_job, states, steps
 from jobwire.web import Visitor, WebApp
 from tests.integration.clients import everything, listening
 from tests.workers import Workers, running
-
-
-@pytest.fixture
-def workers(_reaper: Reaper, tmp_path: Path) -> Iterator[Workers]:
-    with Workers(_reaper, tmp_path) as started:
-        yield started
-
 
 FETCH = pytest.mark.parametrize("fetch", ["reliable", "basic"])
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from harness.servers import Reaper, Server, wait_until
+from harness.servers import Server, wait_until
 from jobwire import (
     App,
     AsyncClient,
@@ -36,12 +36,6 @@ from tests.workers import Workers, brisk, running
 
 QUICK = brisk(heartbeat_interval=0.05)
 FETCH = pytest.mark.parametrize("fetch", ["reliable", "basic"])
-
-
-@pytest.fixture
-def workers(_reaper: Reaper, tmp_path: Path) -> Iterator[Workers]:
-    with Workers(_reaper, tmp_path) as started:
-        yield started
 
 
 def stored(server: Server, jid: str) -> dict[str, Any]:

@@ -6,7 +6,6 @@ import asyncio
 import json
 import threading
 import time
-from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from functools import partial
@@ -16,7 +15,7 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from harness.servers import Reaper, Server, wait_until
+from harness.servers import Server, wait_until
 from jobwire import App, InvalidJob, Limit, Snooze, testing
 from jobwire.errors import ConfigError
 from jobwire.inspect import AsyncInspector, Inspector
@@ -31,12 +30,6 @@ SCRIPT = """
 local inside = redis.call("INCRBY", KEYS[1], ARGV[1])
 if inside > tonumber(redis.call("GET", KEYS[2]) or 0) then redis.call("SET", KEYS[2], inside) end
 """
-
-
-@pytest.fixture
-def workers(_reaper: Reaper, tmp_path: Path) -> Iterator[Workers]:
-    with Workers(_reaper, tmp_path) as started:
-        yield started
 
 
 class Ledger:

@@ -10,7 +10,7 @@ from typing import cast
 import pytest
 import redis
 
-from harness.servers import Reaper, Server, wait_until
+from harness.servers import Server, wait_until
 from jobwire import App, InvalidArgument, Snooze
 from jobwire.application.config import FetchMode
 from jobwire.application.current import running as inside
@@ -35,12 +35,6 @@ def many(number: int, count: int) -> None:
     for n in range(count):
         app.step(f"step-{{n}}", ledger.rpush, "app:ledger", f"{{number}}/{{n}}")
 """
-
-
-@pytest.fixture
-def workers(_reaper: Reaper, tmp_path: Path) -> Iterator[Workers]:
-    with Workers(_reaper, tmp_path) as started:
-        yield started
 
 
 @pytest.fixture

@@ -8,7 +8,6 @@ import re
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
@@ -16,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from harness.servers import Reaper, Server, wait_until
+from harness.servers import Server, wait_until
 from jobwire import (
     App,
     Cancelled,
@@ -42,13 +41,6 @@ from jobwire.protocol.unique import Lock, Scope, digest, held_by, lock_in
 from jobwire.protocol.wire import Batch, Confirm, Op, Script, command
 from tests.integration.payloads import push_job
 from tests.workers import Workers, running
-
-
-@pytest.fixture
-def workers(_reaper: Reaper, tmp_path: Path) -> Iterator[Workers]:
-    with Workers(_reaper, tmp_path) as started:
-        yield started
-
 
 FETCH = pytest.mark.parametrize("fetch", ["reliable", "basic"])
 LOCKS = "jobwire:unique:*"
