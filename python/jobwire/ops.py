@@ -9,7 +9,7 @@ from jobwire.console.ops.doctor import Finding, Limits, Severity
 from jobwire.console.ops.explain import Explanation, Reason
 from jobwire.console.ops.groups import FailureGroup, FailureGroups, FailureSet
 from jobwire.console.ops.journal import JournalEntry
-from jobwire.console.ops.locate import Whereabouts
+from jobwire.console.ops.locate import JobLocation
 from jobwire.console.ops.operations import Operations
 from jobwire.console.ops.paging import PlacePage
 from jobwire.console.ops.parking import ParkedJob, Unparked
@@ -33,6 +33,7 @@ __all__ = [
     "FailureGroups",
     "FailureSet",
     "Finding",
+    "JobLocation",
     "JournalEntry",
     "Limits",
     "Operations",
@@ -54,3 +55,4 @@ __all__ = [
 # Names of version 0.1, until 1.0.
 Act = Action
 BulkAct = BulkAction
+Whereabouts = JobLocation

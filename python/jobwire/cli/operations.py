@@ -28,7 +28,7 @@ from jobwire.console.ops.journal import joined
 from jobwire.console.ops.locate import MAX_EXAMINED_JOBS
 from jobwire.errors import ConfigError
 from jobwire.inspect.formats import clean, duration, plain, to_json
-from jobwire.ops import Explanation, FailureSet, Finding, Whereabouts
+from jobwire.ops import Explanation, FailureSet, Finding, JobLocation
 from jobwire.text import counted
 
 __all__ = ["doctor", "explain", "findings_table", "groups", "journal", "undo"]
@@ -271,7 +271,7 @@ def _explanation(explanation: Explanation) -> Table:
     )
 
 
-def _place(one: Whereabouts) -> str:
+def _place(one: JobLocation) -> str:
     if one.place == "running":
         return f"running in process {one.identity}"
     if one.place == "held":

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from jobwire.console.ops.explain import Explanation, explain
-from jobwire.console.ops.locate import JobFacts, QueueFacts, Whereabouts
+from jobwire.console.ops.locate import JobFacts, JobLocation, QueueFacts
 from jobwire.inspect.entry import entry
 from jobwire.inspect.processes import CapsuleInfo, ProcessInfo
 from jobwire.inspect.progress import IterationState
@@ -49,7 +49,7 @@ def process(identity: str = "p", **values: Any) -> ProcessInfo:
 
 
 def explained(
-    *places: Whereabouts,
+    *places: JobLocation,
     processes: tuple[ProcessInfo, ...] = (process(),),
     leases: dict[str, float] | None = None,
     **facts: Any,
@@ -69,16 +69,16 @@ def explained(
     )
 
 
-def codes(*places: Whereabouts, **facts: Any) -> list[str]:
+def codes(*places: JobLocation, **facts: Any) -> list[str]:
     return [reason.code for reason in explained(*places, **facts).reasons]
 
 
-def queued(ahead: int = 0, **fields: Any) -> Whereabouts:
-    return Whereabouts("queue:q", job(**fields), ahead=ahead, queue="q")
+def queued(ahead: int = 0, **fields: Any) -> JobLocation:
+    return JobLocation("queue:q", job(**fields), ahead=ahead, queue="q")
 
 
-def in_set(place: str, score: float, **fields: Any) -> Whereabouts:
-    return Whereabouts(place, job(place, score, **fields), queue=fields.get("queue", "q"))
+def in_set(place: str, score: float, **fields: Any) -> JobLocation:
+    return JobLocation(place, job(place, score, **fields), queue=fields.get("queue", "q"))
 
 
 def facts_of(size: int, *, paused: bool = False, registered: bool = True) -> QueueFacts:
@@ -224,12 +224,12 @@ def test_a_dead_job(fields: dict[str, Any], code: str) -> None:
 
 @over("place", ["queue:q", "schedule", "retry", "dead", "unreadable"])
 def test_an_unreadable_payload(place: str) -> None:
-    one = Whereabouts(place, entry(b"{", place, NOW - 9), ahead=0, queue="q")
+    one = JobLocation(place, entry(b"{", place, NOW - 9), ahead=0, queue="q")
     assert codes(one) == ["unreadable"]
 
 
-def held(lease: float | None, identity: str = "p") -> Whereabouts:
-    return Whereabouts("held", job("private"), identity=identity, lease=lease, queue="q")
+def held(lease: float | None, identity: str = "p") -> JobLocation:
+    return JobLocation("held", job("private"), identity=identity, lease=lease, queue="q")
 
 
 @over(
@@ -245,13 +245,13 @@ def held(lease: float | None, identity: str = "p") -> Whereabouts:
         (held(None, "p"), {"leases": {}}, ["no-recoverer"]),
     ],
 )
-def test_a_held_job(where: Whereabouts, facts: dict[str, Any], expected: list[str]) -> None:
+def test_a_held_job(where: JobLocation, facts: dict[str, Any], expected: list[str]) -> None:
     """REL-4, REL-11: the process that recovers it, and the time."""
     assert codes(where, **facts) == expected
 
 
 def test_a_running_job() -> None:
-    record = Whereabouts(
+    record = JobLocation(
         "running", job("work"), identity="p", queue="q", run_at=NOW - 90, thread="t", lease=20.0
     )
     assert codes(record) == codes(record, held(59.0)) == codes(held(59.0), record) == ["running"]
@@ -278,7 +278,7 @@ def test_a_job_that_is_not_found() -> None:
 def test_names_cannot_steer_a_terminal() -> None:
     """SEC-6"""
     name = "\x1b[2J\u202e\udcff"
-    one = Whereabouts(f"queue:{name}", job(), ahead=3, queue=name)
+    one = JobLocation(f"queue:{name}", job(), ahead=3, queue=name)
     strange = process(name, queues=[name], quiet=True)
     for reason in explained(one, processes=(strange,)).reasons:
         assert reason.sentence.isprintable(), reason

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from jobwire.console.ops.competing_queues import competing_queues
-from jobwire.console.ops.locate import JobFacts, Whereabouts
+from jobwire.console.ops.locate import JobFacts, JobLocation
 from jobwire.inspect.entry import Entry
 from jobwire.inspect.processes import ProcessInfo
 from jobwire.inspect.reading import text
@@ -55,7 +55,7 @@ class Explanation:
     """
 
     jid: str
-    places: Sequence[Whereabouts]
+    places: Sequence[JobLocation]
     reasons: Sequence[Reason]
 
 
@@ -105,7 +105,7 @@ def _reasons(facts: JobFacts) -> Iterator[Reason]:
 # -- found in a queue
 
 
-def _queued(one: Whereabouts, facts: JobFacts) -> Iterator[Reason]:
+def _queued(one: JobLocation, facts: JobFacts) -> Iterator[Reason]:
     if one.job.fault:
         yield _unreadable(one.job)
         return
@@ -169,7 +169,7 @@ def _queue_trouble(queue: str, facts: JobFacts) -> Iterator[Reason]:
         )
 
 
-def _turn(one: Whereabouts, facts: JobFacts) -> Iterator[Reason]:
+def _turn(one: JobLocation, facts: JobFacts) -> Iterator[Reason]:
     """Yield why a job waits in a queue that is served."""
     serving = [
         process
@@ -230,7 +230,7 @@ def _starvation(queue: str, serving: Sequence[ProcessInfo], facts: JobFacts) -> 
 # -- found in a set
 
 
-def _waiting_for_its_time(one: Whereabouts, facts: JobFacts) -> Iterator[Reason]:
+def _waiting_for_its_time(one: JobLocation, facts: JobFacts) -> Iterator[Reason]:
     if one.job.fault:
         yield _unreadable(one.job)
         return
@@ -259,7 +259,7 @@ def _waiting_for_its_time(one: Whereabouts, facts: JobFacts) -> Iterator[Reason]
         yield from _queue_trouble(one.queue, facts)
 
 
-def _overdue(kind: str, late: float, one: Whereabouts, facts: JobFacts) -> Iterator[Reason]:
+def _overdue(kind: str, late: float, one: JobLocation, facts: JobFacts) -> Iterator[Reason]:
     polling = [
         process for process in facts.processes if not process.quiet and _beats(process, facts)
     ]
@@ -330,7 +330,7 @@ def _dead(job: Entry) -> Reason:
     return Reason("dead-killed", f"It is dead: {why}; {failed}.", again, blocks=True)
 
 
-def _parked(one: Whereabouts, facts: JobFacts) -> Reason:
+def _parked(one: JobLocation, facts: JobFacts) -> Reason:
     shown = visible(one.job.display_class)
     match facts.parked:
         case foreign.UNKNOWN:
@@ -377,7 +377,7 @@ def _unknown_class(job: Entry) -> Reason:
 # -- found in a process
 
 
-def _held(one: Whereabouts, facts: JobFacts) -> Iterator[Reason]:
+def _held(one: JobLocation, facts: JobFacts) -> Iterator[Reason]:
     shown = visible(text(one.identity))
     process = _process(one.identity, facts)
     living = [other for other in facts.processes if _is_jobwire(other) and _beats(other, facts)]
@@ -413,7 +413,7 @@ def _held(one: Whereabouts, facts: JobFacts) -> Iterator[Reason]:
         )
 
 
-def _running(one: Whereabouts, facts: JobFacts) -> Iterator[Reason]:
+def _running(one: JobLocation, facts: JobFacts) -> Iterator[Reason]:
     process = _process(one.identity, facts)
     since = "" if one.run_at is None else f" for {max(facts.now - one.run_at, 0):,.0f} s"
     shown = visible(text(one.identity))
@@ -551,7 +551,7 @@ def _is_jobwire(process: ProcessInfo) -> bool:
     return process.version.startswith("jobwire")
 
 
-def _command(one: Whereabouts) -> str:
+def _command(one: JobLocation) -> str:
     return "retry" if one.place == "retry" else "add-to-queue"
 
 

@@ -29,7 +29,7 @@ from jobwire.protocol.reliable import private_queue
 from jobwire.protocol.unique import UNIQUE, lock_of
 from jobwire.protocol.wire import ErrorReply, Op, command
 
-__all__ = ["JobFacts", "QueueFacts", "Whereabouts", "collect"]
+__all__ = ["JobFacts", "JobLocation", "QueueFacts", "collect"]
 
 BATCH_SIZE = 1000  # entries of one round trip
 AT_ONCE = 5000  # jobs of one round trip to several queues
@@ -37,7 +37,7 @@ MAX_EXAMINED_JOBS = 100_000  # jobs of each queue that are examined
 
 
 @dataclass(frozen=True, slots=True)
-class Whereabouts:
+class JobLocation:
     """One place of a job.
 
     Attributes:
@@ -101,7 +101,7 @@ class JobFacts:
 
     jid: str
     now: float
-    places: Sequence[Whereabouts]
+    places: Sequence[JobLocation]
     queues: Mapping[str, QueueFacts]
     processes: Sequence[ProcessInfo]
     leases: Mapping[str, float]
@@ -121,7 +121,7 @@ def collect(
     examine: int = MAX_EXAMINED_JOBS,
     in_sets: int | None = None,
     in_queues: int | None = None,
-    known: Whereabouts | None = None,
+    known: JobLocation | None = None,
 ) -> Op[JobFacts]:
     """Look for a job in all places, and return what decides when it runs.
 
@@ -139,7 +139,7 @@ def collect(
     names, _ = yield from members(keys.queues)
     served = {queue for process in registered for queue in process.queues}
     cut: list[str] = []
-    places: list[Whereabouts] = []
+    places: list[JobLocation] = []
     for search_all_hashes in (False, True):
         cut = []
         if known is not None:
@@ -188,30 +188,30 @@ def collect(
     )
 
 
-def _in_sets(keys: Keys, jid: str, most: int | None, cut: list[str]) -> Op[list[Whereabouts]]:
+def _in_sets(keys: Keys, jid: str, most: int | None, cut: list[str]) -> Op[list[JobLocation]]:
     places = []
     for place in SETS:
         size = 0 if most is None else (yield from place_size(keys, place))
         if most is not None and size > most:
             page = yield from _examined(keys, place, jid, most)
-            places += [Whereabouts(place, one, queue=one.queue) for one in page]
+            places += [JobLocation(place, one, queue=one.queue) for one in page]
             if not page:
                 cut.append(place)
             continue
         one = yield from find_in_set(keys, place, jid, page=BATCH_SIZE)
         if one is not None:
-            places.append(Whereabouts(place, one, queue=one.queue))
+            places.append(JobLocation(place, one, queue=one.queue))
     return places
 
 
-def _parked(keys: Keys, jid: str, most: int | None, cut: list[str]) -> Op[list[Whereabouts]]:
+def _parked(keys: Keys, jid: str, most: int | None, cut: list[str]) -> Op[list[JobLocation]]:
     if most is not None:
         (size,) = yield from ask([command("ZCARD", keys.parked)])
         if whole(size) > most:
             cut.append("parked")
             return []
     one = yield from find_in_set(keys, "parked", jid, page=BATCH_SIZE)
-    return [Whereabouts("parked", one, queue=one.queue)] if one else []
+    return [JobLocation("parked", one, queue=one.queue)] if one else []
 
 
 def _examined(keys: Keys, place: SetName, jid: str, most: int) -> Op[list[Entry]]:
@@ -240,7 +240,7 @@ def _with_jobs(keys: Keys, queues: Sequence[str]) -> Op[list[str]]:
 
 def _in_queues(
     keys: Keys, queues: Sequence[str], jid: str, examine: int, cut: list[str]
-) -> Op[list[Whereabouts]]:
+) -> Op[list[JobLocation]]:
     """Return the first job of each queue with this id, searched from the tail."""
     places = []
     step = min(BATCH_SIZE, examine)
@@ -269,17 +269,17 @@ def _in_queues(
     return places
 
 
-def _find(page: Sequence[bytes], queue: str, jid: str, ahead: int) -> Whereabouts | None:
+def _find(page: Sequence[bytes], queue: str, jid: str, ahead: int) -> JobLocation | None:
     """Return the job with this id that runs first of a part of a queue."""
     for position, payload in enumerate(reversed(page), ahead):
         if _may_have(payload, jid):
             one = entry(payload, QUEUE + queue)
             if one.jid == jid:
-                return Whereabouts(one.place, one, ahead=position, queue=queue)
+                return JobLocation(one.place, one, ahead=position, queue=queue)
     return None
 
 
-def _held(keys: Keys, identities: Sequence[str], jid: str) -> Op[list[Whereabouts]]:
+def _held(keys: Keys, identities: Sequence[str], jid: str) -> Op[list[JobLocation]]:
     places = []
     cursors: dict[str, Any] = dict.fromkeys(identities, b"0")
     while cursors:
@@ -297,18 +297,18 @@ def _held(keys: Keys, identities: Sequence[str], jid: str) -> Op[list[Whereabout
                     one = entry(payload, "private")
                     if one.jid == jid:
                         queue = private_queue(name(field))
-                        places.append(Whereabouts("held", one, identity=identity, queue=queue))
+                        places.append(JobLocation("held", one, identity=identity, queue=queue))
             if whole(cursor):
                 following[identity] = cursor
         cursors = following
     return places
 
 
-def _running(keys: Keys, jid: str) -> Op[list[Whereabouts]]:
+def _running(keys: Keys, jid: str) -> Op[list[JobLocation]]:
     records = yield from process_reading.work_records(keys)
     works = [record.read() for record in records if _may_have(record.payload, jid)]
     return [
-        Whereabouts(
+        JobLocation(
             "running",
             work.job,
             identity=work.identity,
@@ -329,7 +329,7 @@ def _may_have(payload: bytes, jid: str) -> bool:
     return True
 
 
-def _neighbours(places: Sequence[Whereabouts], registered: Sequence[ProcessInfo]) -> set[str]:
+def _neighbours(places: Sequence[JobLocation], registered: Sequence[ProcessInfo]) -> set[str]:
     """Return the queues of processes that serve a queue of the job."""
     own = {one.queue for one in places if one.queue}
     serving = (process.queues for process in registered if own & {*process.queues})
@@ -355,7 +355,7 @@ def _queue_facts(keys: Keys, names: Sequence[str], known: set[str]) -> Op[dict[s
     return facts
 
 
-def _owners(places: Sequence[Whereabouts]) -> set[str]:
+def _owners(places: Sequence[JobLocation]) -> set[str]:
     return {one.identity for one in places if one.identity}
 
 
@@ -370,10 +370,10 @@ def _leases(keys: Keys, identities: set[str]) -> Op[dict[str, float]]:
     }
 
 
-def _with_lease(one: Whereabouts, leases: Mapping[str, float]) -> Whereabouts:
+def _with_lease(one: JobLocation, leases: Mapping[str, float]) -> JobLocation:
     if one.identity not in leases:
         return one
-    return Whereabouts(
+    return JobLocation(
         *(one.place, one.job, one.ahead, one.identity, leases[one.identity]),
         *(one.queue, one.run_at, one.thread),
     )

@@ -35,7 +35,7 @@ from jobwire.console.ops.doctor import Finding, Limits
 from jobwire.console.ops.explain import Explanation
 from jobwire.console.ops.groups import FailureGroups, FailureSet
 from jobwire.console.ops.journal import JournalEntry
-from jobwire.console.ops.locate import Whereabouts
+from jobwire.console.ops.locate import JobLocation
 from jobwire.console.ops.paging import HeldPage, PlacePage, RunningPage
 from jobwire.console.ops.parking import ParkedJob, ParkedPage, Unparked
 from jobwire.console.ops.periodic import PeriodicOperations
@@ -170,7 +170,7 @@ class Operations:
         examine: int = locate.MAX_EXAMINED_JOBS,
         in_sets: int | None = None,
         in_queues: int | None = None,
-        known: Whereabouts | None = None,
+        known: JobLocation | None = None,
     ) -> Explanation:
         """Return where a job is, and why it does not run now.
 

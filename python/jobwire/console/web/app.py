@@ -109,7 +109,7 @@ class WebApp:
             name: Site(
                 Operations(url, namespace=namespace, timeout=timeout, clock=clock),
                 name=name,
-                others=tuple(several),
+                redis_names=tuple(several),
                 redact=redact,
                 guard=self._guard,
                 pages=self._pages,

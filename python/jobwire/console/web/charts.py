@@ -52,12 +52,12 @@ def bars(data: Sequence[Bar], *, title: str, marks: Sequence[Mark] = ()) -> Mark
     for index, bar in enumerate(data):
         x = LEFT + index * width
         full, bad = height * bar.total / top, height * min(bar.failed, bar.total) / top
-        told = f"{bar.label}: {bar.total:,} executions, {bar.failed:,} failed"
+        bar_title = f"{bar.label}: {bar.total:,} executions, {bar.failed:,} failed"
         parts.append(
             Markup(
                 '<g><title>{}</title><rect class="done" {}/><rect class="failed" {}/></g>'
             ).format(
-                told,
+                bar_title,
                 _box(x, TOP + height - full, width * 0.85, full - bad),
                 _box(x, TOP + height - bad, width * 0.85, bad),
             )

@@ -71,7 +71,7 @@ class Site:
     Args:
         operations: The command layer, in the name of no person.
         name: Name of this Redis among several, or "".
-        others: Names of all Redis of the application, if there are several.
+        redis_names: Names of all Redis of the application, if there are several.
         redact: Hides parts of jobs.
         guard: Signs forms.
         pages: The templates.
@@ -84,7 +84,7 @@ class Site:
         operations: Operations,
         *,
         name: str = "",
-        others: Sequence[str] = (),
+        redis_names: Sequence[str] = (),
         redact: Redact | None = None,
         guard: Guard,
         pages: Pages,
@@ -93,7 +93,7 @@ class Site:
     ) -> None:
         self.operations = operations
         self.name = name
-        self.others = others
+        self.redis_names = redis_names
         self.redact = redact
         self.guard = guard
         self.pages = pages

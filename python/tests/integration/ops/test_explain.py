@@ -11,7 +11,7 @@ import pytest
 
 from harness.servers import Server, wait_until
 from jobwire import App
-from jobwire.ops import Operations, Whereabouts
+from jobwire.ops import JobLocation, Operations
 from jobwire.protocol.foreign import why_field
 from tests.integration.inspector.entries import IDENTITY, payload
 from tests.integration.ops.hostile import HOSTILE
@@ -132,7 +132,7 @@ def test_a_real_worker(server: Server, operations: Operations) -> None:
     queues = {"default": 1, "paused": 1}
     with running(app, server, queues=queues, timings=timings, concurrency=1):
         wait_until(lambda: codes(operations, "first") == ["running"])
-        where: list[Whereabouts] = [*operations.explain("first").places]
+        where: list[JobLocation] = [*operations.explain("first").places]
         assert {one.place for one in where} == {"held", "running"}
         assert codes(operations, "second") == ["queue-paused"]
         client.lpush("queue:default", job % "third")

@@ -10,7 +10,7 @@ from textual.binding import Binding, BindingType
 from textual.widgets import DataTable, Static
 
 from jobwire.console.ops.doctor import SILENT_S
-from jobwire.console.ops.locate import Whereabouts
+from jobwire.console.ops.locate import JobLocation
 from jobwire.console.ops.roles import Action
 from jobwire.console.top.context import ScreenContext
 from jobwire.console.top.data_screen import DataScreen, action_key
@@ -109,7 +109,7 @@ class Busy(DataScreen[BusyData]):
             return
         one = self._works.get(self.query_one("#works", Rows).current or "")
         if one is not None:
-            known = Whereabouts("running", one.job, identity=one.identity, queue=one.queue)
+            known = JobLocation("running", one.job, identity=one.identity, queue=one.queue)
             self.app.push_screen(JobView(self.context, self.tab, one.job.jid or "", known))
 
     async def perform(self, act: Action) -> None:

@@ -13,7 +13,7 @@ from textual.binding import Binding, BindingType
 from textual.widgets import DataTable
 
 from jobwire.console.ops.bulk import BulkAction
-from jobwire.console.ops.locate import Whereabouts
+from jobwire.console.ops.locate import JobLocation
 from jobwire.console.ops.paging import digest
 from jobwire.console.ops.roles import Action
 from jobwire.console.ops.selection import Selection
@@ -373,7 +373,7 @@ class Entries(DataScreen[Shown | None]):
         """Open the page of the job."""
         if (one := self._chosen()) is not None:
             queue = self.place.removeprefix(QUEUE) if self.place.startswith(QUEUE) else one.queue
-            known = Whereabouts(self.place, one, queue=queue)
+            known = JobLocation(self.place, one, queue=queue)
             self.app.push_screen(JobView(self.context, self.tab, one.jid or "", known))
 
     def _chosen(self) -> Entry | None:

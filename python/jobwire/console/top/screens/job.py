@@ -13,7 +13,7 @@ from textual.containers import VerticalScroll
 from textual.widgets import Static
 
 from jobwire.console.ops.explain import Explanation
-from jobwire.console.ops.locate import Whereabouts
+from jobwire.console.ops.locate import JobLocation
 from jobwire.console.ops.paging import digest
 from jobwire.console.ops.results import StoredResult
 from jobwire.console.ops.roles import Action
@@ -73,7 +73,7 @@ class JobView(DataScreen[JobData]):
     polled = False
 
     def __init__(
-        self, context: ScreenContext, tab: str, jid: str, known: Whereabouts | None = None
+        self, context: ScreenContext, tab: str, jid: str, known: JobLocation | None = None
     ) -> None:
         super().__init__(context, tab, "Job")
         self.jid = jid
@@ -96,7 +96,7 @@ class JobView(DataScreen[JobData]):
             return JobData(explained, None, None)
         return JobData(explained, operations.result(self.jid), operations.progress(self.jid))
 
-    def _still(self) -> Whereabouts | None:
+    def _still(self) -> JobLocation | None:
         """Return the known place if the job is still there; look in a queue no further."""
         known = self._known
         if known is None or not (known.place in POSSIBLE or known.place.startswith(QUEUE)):
@@ -130,8 +130,10 @@ class JobView(DataScreen[JobData]):
         now = self.context.clock()
         lines: list[list[Part]] = [*_places(explained, now), [""], *_reasons(explained)]
         if data.progress is not None:
-            told = f"{shown(data.progress.summary, MAX_LINE_CHARS)}, {ago(data.progress.at, now)}"
-            lines += [[""], [Cell("progress ", "name"), told]]
+            progress_line = (
+                f"{shown(data.progress.summary, MAX_LINE_CHARS)}, {ago(data.progress.at, now)}"
+            )
+            lines += [[""], [Cell("progress ", "name"), progress_line]]
         if result is not None:
             lines += [[""], *_result_lines(result, now)]
         if job is not None:
@@ -166,7 +168,7 @@ def _places(data: Explanation, now: float) -> Iterator[list[Part]]:
         yield [Cell("place    ", "name"), _place(one, now)]
 
 
-def _place(one: Whereabouts, now: float) -> str:
+def _place(one: JobLocation, now: float) -> str:
     if one.place == "running":
         began = "" if one.run_at is None else f" for {duration(now - one.run_at)}"
         return f"running{began} in process {clean(one.identity)}, thread {clean(one.thread)}"

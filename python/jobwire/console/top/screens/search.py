@@ -13,7 +13,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.widgets import DataTable, Input
 
-from jobwire.console.ops.locate import Whereabouts
+from jobwire.console.ops.locate import JobLocation
 from jobwire.console.ops.paging import digest
 from jobwire.console.ops.selection import Selection
 from jobwire.console.top.context import ScreenContext
@@ -175,7 +175,7 @@ class Search(DataScreen[None]):
         """Open the page of the job."""
         one = self._hits.get(self.query_one(Rows).current or "")
         if one is not None:
-            known = Whereabouts(one.place, one, queue=one.queue)
+            known = JobLocation(one.place, one, queue=one.queue)
             self.app.push_screen(JobView(self.context, self.tab, one.jid or "", known))
 
 

@@ -170,7 +170,7 @@ def act_on_each(act: BulkAction) -> Callable[[RequestContext], Redirect]:
             else:
                 done += bool(changed)
                 gone += not changed
-        return Redirect(context.back(), _told(done, DONE[act], gone, problems))
+        return Redirect(context.back(), _summary(done, DONE[act], gone, problems))
 
     return do
 
@@ -182,7 +182,7 @@ def delete(context: RequestContext) -> Redirect:
     done = sum(one.count for one in removed)
     gone += sum(not one.count for one in removed)
     undo = "; the journal can put them back" if done else ""
-    return Redirect(context.back(), _told(done, "deleted", gone, []) + undo)
+    return Redirect(context.back(), _summary(done, "deleted", gone, []) + undo)
 
 
 def reschedule(context: RequestContext) -> Redirect:
@@ -191,7 +191,7 @@ def reschedule(context: RequestContext) -> Redirect:
     moment = instant(_when(asked), now=context.now)
     entries, gone = chosen(context)
     done = sum(context.operations.reschedule(entry, moment) for entry in entries)
-    return Redirect(context.back(), _told(done, "due at another time", gone, []))
+    return Redirect(context.back(), _summary(done, "due at another time", gone, []))
 
 
 def _when(asked: str) -> float | datetime:
@@ -218,8 +218,8 @@ def _find(context: RequestContext, place: str, name: str) -> Entry | None:
     return context.entry_at(cast("SetName", place), *parts, digest)
 
 
-def _told(done: int, words: str, gone: int, problems: list[str]) -> str:
-    told = f"{counted(done, 'job')} {words}"
+def _summary(done: int, words: str, gone: int, problems: list[str]) -> str:
+    summary = f"{counted(done, 'job')} {words}"
     if gone:
-        told += f"; {gone} had gone already"
-    return "; ".join([told, *problems[:3]])
+        summary += f"; {gone} had gone already"
+    return "; ".join([summary, *problems[:3]])

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from jobwire.console.ops.explain import Explanation
-from jobwire.console.ops.locate import Whereabouts
+from jobwire.console.ops.locate import JobLocation
 from jobwire.console.ops.results import StoredResult
 from jobwire.console.web.context import Absent, Page, RequestContext
 from jobwire.console.web.jobs import JobView, entry_key, split_key
@@ -78,7 +78,7 @@ def show_entry(path: str) -> Callable[[RequestContext], Page]:
         if parts is None:
             raise Absent(f"unknown entry {context.name()!r}; expected <score>-<job id>")
         entry = entry_of(context, shown, *parts)
-        known = Whereabouts(shown.name, entry, queue=entry.queue)
+        known = JobLocation(shown.name, entry, queue=entry.queue)
         explained = context.operations.explain(entry.jid or "", known=known)
         return _page(context, entry.jid or "", explained)
 
@@ -135,7 +135,7 @@ def _seen_result(
     return {name: seen.get(name, HIDDEN) for name in parts}
 
 
-def _seen_in_queue(context: RequestContext) -> Whereabouts | None:
+def _seen_in_queue(context: RequestContext) -> JobLocation | None:
     """Return the place in a queue where the last page has shown the job, if it is still near."""
     queue, position = context.query.get("queue", ""), context.asked("position")
     if not queue or not position.removeprefix("-").isdigit():
@@ -144,10 +144,10 @@ def _seen_in_queue(context: RequestContext) -> Whereabouts | None:
     if entry is None or entry.jid != context.name():
         return None
     ahead = -int(position) - 1 if position.startswith("-") else None
-    return Whereabouts(QUEUE + queue, entry, ahead=ahead, queue=queue)
+    return JobLocation(QUEUE + queue, entry, ahead=ahead, queue=queue)
 
 
-def _place(context: RequestContext, one: Whereabouts) -> Place:
+def _place(context: RequestContext, one: JobLocation) -> Place:
     job = context.job(one.job)
     facts: dict[str, Any] = {}
     if one.identity:

@@ -86,14 +86,14 @@ def enable(context: RequestContext) -> Redirect:
     """Let the ticks of an entry be taken from now on."""
     name = context.field("name")
     changed = context.operations.periodic().enable(found(context, name))
-    return Redirect(context.back(), f"{text(name)} {_told(changed, 'enabled')}")
+    return Redirect(context.back(), f"{text(name)} {_state_words(changed, 'enabled')}")
 
 
 def disable(context: RequestContext) -> Redirect:
     """Leave the ticks of an entry out until it is enabled."""
     name = context.field("name")
     changed = context.operations.periodic().disable(found(context, name))
-    return Redirect(context.back(), f"{text(name)} {_told(changed, 'disabled')}")
+    return Redirect(context.back(), f"{text(name)} {_state_words(changed, 'disabled')}")
 
 
 def enqueue(context: RequestContext) -> Redirect:
@@ -112,7 +112,7 @@ def remove(context: RequestContext) -> Redirect:
     )
 
 
-def _told(changed: bool | None, state: str) -> str:
+def _state_words(changed: bool | None, state: str) -> str:
     if changed is None:
         return "was gone"
     return f"is {state}" if changed else f"was {state} already"

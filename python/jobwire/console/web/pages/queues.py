@@ -122,8 +122,8 @@ def _sampling(site: Site) -> dict[str, Any]:
     """Return what the pages say about the samples."""
     since = site.sizes.since
     # A time of day stays the same, so an update is sent only if there is a new sample.
-    told = "" if since is None else f"{datetime.fromtimestamp(since, UTC):%H:%M:%S} UTC"
-    return {"since": told, "sampled": MAX_QUEUES}
+    since_text = "" if since is None else f"{datetime.fromtimestamp(since, UTC):%H:%M:%S} UTC"
+    return {"since": since_text, "sampled": MAX_QUEUES}
 
 
 def _position(index: int, *, rising: bool) -> int:
