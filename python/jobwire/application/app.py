@@ -27,8 +27,11 @@ from jobwire.application.functions import check_function, place
 from jobwire.application.generation import GenerationSetting
 from jobwire.application.hooks import (
     Around,
+    Callback,
     DeathHandler,
     ErrorHandler,
+    Event,
+    Events,
     ExpiredHandler,
     ServerMiddleware,
     check_around,
@@ -36,7 +39,6 @@ from jobwire.application.hooks import (
 )
 from jobwire.application.iterabletype import IterableOptions, define_iterable
 from jobwire.application.jobtype import JobType, check_redelivery
-from jobwire.application.lifecycle import Callback, Event, Events
 from jobwire.application.middleware import MiddlewareChain
 from jobwire.application.payload_maker import MAX_PAYLOAD_BYTES
 from jobwire.application.propagation import CurrentAttributes, Propagation

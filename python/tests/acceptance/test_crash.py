@@ -279,7 +279,7 @@ def test_after_the_death_of_both_guards_a_job_is_taken(workers: Workers, server:
     assert time.monotonic() - began < FETCHED_WITHIN
 
 
-KILLING_APP = "tests.apps.killing:app"
+KILLING_APP = "tests.apps.ending:app"
 
 
 def test_a_job_that_kills_its_workers_is_put_aside(server: Server, workers: Workers) -> None:

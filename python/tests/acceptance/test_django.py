@@ -33,7 +33,7 @@ def manage(directory: Path, *words: str, **variables: str) -> subprocess.Complet
 
 
 def test_the_project_passes_its_own_tests(tmp_path: Path) -> None:
-    """Without its own test of the outbox, which test_django_outbox.py runs."""
+    """Without its own test of the outbox, which test_django_database.py runs."""
     cases = ("CommitTest", "CaptureTest", "WorkerTest", "PageTest", "ProjectTest")
     assert_passes(tmp_path, *(f"tests.{case}" for case in cases), "tests_tasks.TasksTest")
 

@@ -175,7 +175,7 @@ def test_a_signal_while_redis_is_away_ends_it_as_well(server: Server, workers: W
 
 def test_a_job_that_will_not_end_cannot_keep_the_process(server: Server, workers: Workers) -> None:
     """SIG-5, SIG-1: the job logs without end, is put back, and the exit status is still 0."""
-    worker = workers.start("tests.apps.stubborn:app", "--redis", server.url, "-t", "0.2")
+    worker = workers.start("tests.apps.ending:app", "--redis", server.url, "-t", "0.2")
     redis = server.client()
     redis.lpush("queue:default", *['{"class":"Babble"}'] * 5)
     wait_until(lambda: worker.logged("still here"))

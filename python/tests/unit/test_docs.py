@@ -24,8 +24,8 @@ import yaml
 
 import jobwire
 from jobwire import App, AsyncClient, Client, JobType, errors, testing
+from jobwire.application.hooks import Event
 from jobwire.application.iterabletype import IterableOptions
-from jobwire.application.lifecycle import Event
 from jobwire.application.middleware import MiddlewareChain
 from jobwire.cli import cli
 from jobwire.protocol.normalize import Options

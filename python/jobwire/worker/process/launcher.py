@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from jobwire._version import __version__
 from jobwire.application.app import App
 from jobwire.application.config import WorkerConfig
-from jobwire.application.lifecycle import Callback, Event
+from jobwire.application.hooks import Callback, Event
 from jobwire.application.producer import make_producer
 from jobwire.application.redis_url import find_address
 from jobwire.connection.sync import SyncRedis

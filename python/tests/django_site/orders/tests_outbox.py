@@ -1,4 +1,4 @@
-"""Tests of the outbox; python/tests/acceptance/test_django_outbox.py runs them."""
+"""Tests of the outbox; python/tests/acceptance/test_django_database.py runs them."""
 
 from __future__ import annotations
 

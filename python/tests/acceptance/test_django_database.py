@@ -1,25 +1,24 @@
-"""The outbox of a Django project: no job missing after kill -9, or while Redis is away."""
+"""Transactions of Django, with a database that is killed, kill -9, and the outbox."""
 
 from __future__ import annotations
 
 import json
 import random
 import signal
+import sqlite3
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import redis
 
 from harness.servers import Reaper, Server, wait_until
-from jobwire import Inspector
-from tests.acceptance.test_django_transactions import AT_ONCE, committed, database
+from jobwire import Client, Inspector
+from tests import postgres
 from tests.workers import environment
-
-__all__ = ["database"]  # a fixture
-
 
 MANAGE = [sys.executable, "-W", "error::ResourceWarning", "-m", "tests.django_site.manage"]
 
@@ -247,3 +246,137 @@ def test_a_relay_says_that_redis_is_away(server: Server, variables: dict[str, st
     assert "cannot use Redis" in done.stderr
     assert "the jobs stay in the outbox" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+AT_ONCE = 250  # transactions of one process
+
+
+def committed(directory: Path, variables: dict[str, str]) -> set[int]:
+    """Return the numbers of all rows in both databases."""
+    if "POSTGRES_SOCKET" in variables:
+        return postgres.numbers(variables["POSTGRES_SOCKET"], ["first", "second"])
+    found: set[int] = set()
+    for name in ("first", "second"):
+        with sqlite3.connect(directory / f"{name}.sqlite3") as database:
+            found.update(row[0] for row in database.execute("select number from orders_order"))
+        database.close()
+    return found
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.matrix)])
+def database(
+    request: pytest.FixtureRequest, tmp_path: Path, _reaper: Reaper
+) -> Iterator[dict[str, str]]:
+    """The variables with which the project uses a database."""
+    if request.param == "sqlite":
+        yield {"DATABASE_DIR": str(tmp_path)}
+        return
+    if (missing := postgres.missing()) is not None:
+        pytest.skip(missing)
+    with postgres.running(_reaper, ["first", "second"]) as started:
+        yield {"DATABASE_DIR": str(tmp_path), "POSTGRES_SOCKET": str(started.socket)}
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize("total", [500, pytest.param(10_000, marks=pytest.mark.full)])
+def test_no_job_of_a_rolled_back_transaction_is_ever_written(
+    tmp_path: Path, server: Server, database: dict[str, str], total: int
+) -> None:
+    """Acceptance: no job without its row, although the process is killed before a push."""
+    variables = environment(
+        JOBWIRE_REDIS_URL=server.url,
+        DJANGO_SETTINGS_MODULE="tests.django_site.settings",
+        **database,
+    )
+    manage = [sys.executable, "-m", "tests.django_site.manage", "migrate", "--run-syncdb"]
+    for alias in ("default", "other"):
+        subprocess.run([*manage, "--verbosity=0", f"--database={alias}"], env=variables, check=True)
+    draw = random.Random(total)
+    done = kills = 0
+    while done < total:
+        program = ["-m", "tests.django_site.storm", str(kills + 1), str(min(AT_ONCE, total - done))]
+        process = subprocess.run(
+            [sys.executable, *program],
+            env={**variables, "JOBWIRE_STORM_KILL": str(draw.randrange(1, 400))},
+            stdout=subprocess.PIPE,
+            check=False,
+        )
+        assert process.returncode in (0, -9)
+        done += len(process.stdout.split())
+        kills += 1
+    rows = committed(tmp_path, database)
+    with Inspector(server.url) as inspector:
+        jobs = [job.args[0] for job in inspector.jobs("default")]
+    assert set(jobs) - rows == set()
+    assert len(jobs) == len(set(jobs))
+    assert len(jobs) > len(rows) / 3  # a row may be of a block within one that has failed
+    assert len(rows) > total / 3
+
+
+THREADS = 5
+BATCH = 50
+
+
+@pytest.mark.parametrize(
+    "restarts",
+    [pytest.param(3, marks=pytest.mark.matrix), pytest.param(20, marks=pytest.mark.full)],
+)
+def test_jobs_go_on_with_new_connections_after_each_restart(
+    tmp_path: Path, server: Server, reaper: Reaper, restarts: int
+) -> None:
+    """Acceptance: no job fails after the database is back, and connections do not pile up.
+
+    The middleware of the project queries before and after each job.
+    """
+    if (missing := postgres.missing()) is not None:
+        pytest.skip(missing)
+    manage = [sys.executable, "-m", "tests.django_site.manage"]
+    with postgres.running(reaper, ["first", "second"]) as database:
+        variables = environment(
+            JOBWIRE_REDIS_URL=server.url,
+            POSTGRES_SOCKET=str(database.socket),
+            DATABASE_DIR=str(tmp_path),
+        )
+        subprocess.run(
+            [*manage, "migrate", "--run-syncdb", "--verbosity=0"], env=variables, check=True
+        )
+        database.execute("first", "insert into orders_order (number, paid) values (1, false)")
+        with (tmp_path / "log").open("wb") as log:
+            worker = subprocess.Popen(
+                [*manage, "jobwire", "worker", "-c", str(THREADS)],
+                env=variables,
+                stdout=log,
+                stderr=log,
+            )
+        reaper.watch(worker.pid)
+        with Client(server.url) as client, Inspector(server.url) as inspector:
+
+            def push(name: str) -> None:
+                client.push_bulk(name, [[1]] * BATCH)
+
+            def idle() -> bool:
+                stats = inspector.stats()
+                return stats.enqueued == 0 and stats.busy == 0
+
+            for _ in range(restarts):
+                push("pay")
+                push("async_pay")
+                database.kill()  # jobs of this moment fail
+                database.start()
+                wait_until(idle, 120)
+                processed, failed = inspector.stats().processed, inspector.stats().failed
+                push("pay")
+                push("async_pay")
+                # Retries of the jobs that failed run in between, so there are more.
+                wait_until(lambda: inspector.stats().processed >= processed + 2 * BATCH, 120)  # noqa: B023
+                assert inspector.stats().failed == failed
+                (row,) = database.execute(
+                    "postgres",
+                    "select count(*) from pg_stat_activity where datname in ('first', 'second')",
+                )
+                assert isinstance(row[0], int)
+                assert row[0] <= THREADS + 2
+            errors = {str(entry.fields.get("error_class")) for entry in inspector.entries("retry")}
+        assert not {name for name in errors if "InterfaceError" in name}
+        worker.send_signal(signal.SIGTERM)
+        assert worker.wait(60) == 0

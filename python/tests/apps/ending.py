@@ -1,8 +1,10 @@
-"""A job that ignores every request to end, and writes a log line each time."""
+"""An application with jobs that kill their process, or ignore every request to end."""
 
 from __future__ import annotations
 
 import logging
+import os
+import signal
 import time
 
 from jobwire import App, Shutdown
@@ -10,8 +12,19 @@ from jobwire import App, Shutdown
 app = App()
 
 
+@app.job(name="Kill")
+def kill() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@app.job(name="Note")
+def note() -> None:
+    pass
+
+
 @app.job(name="Babble")
 def babble() -> None:
+    """Write a log line each time."""
     while True:
         try:
             logging.getLogger("babble").warning("still here")
