@@ -15,8 +15,8 @@ from jobwire_conformance.config import Config, DriverProgram
 from jobwire_conformance.errors import REQUEST, AdapterFault, SuiteFault
 from jobwire_conformance.sandbox.answers import Malformed, checked, request_problem
 from jobwire_conformance.sandbox.history import History
-from jobwire_conformance.sandbox.not_started import not_started
 from jobwire_conformance.sandbox.processes import Log, ProcessGroup
+from jobwire_conformance.sandbox.program_faults import not_started
 from jobwire_conformance.sandbox.reaper import Reaper
 from jobwire_conformance.wire.text import one_line, visible
 

@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from jobwire_conformance.errors import EnvironmentFault
-from jobwire_conformance.sandbox.excerpt import excerpt
+from jobwire_conformance.sandbox.program_faults import excerpt
 from jobwire_conformance.sandbox.reaper import Reaper
 
 __all__ = ["Log", "LogFile", "ProcessGroup", "distant_zone", "overload", "resident", "wait_for"]

@@ -12,8 +12,8 @@ from jobwire_conformance.errors import AdapterFault
 from jobwire_conformance.sandbox import idle
 from jobwire_conformance.sandbox.history import History
 from jobwire_conformance.sandbox.idle import Event
-from jobwire_conformance.sandbox.not_started import not_started
 from jobwire_conformance.sandbox.processes import Log, ProcessGroup
+from jobwire_conformance.sandbox.program_faults import not_started
 from jobwire_conformance.sandbox.reaper import Reaper
 from jobwire_conformance.wire.call import Call
 from jobwire_conformance.wire.commands import keys_of

@@ -14,8 +14,8 @@ import pytest
 
 from jobwire_conformance.run.evidence import Line, around, describe
 from jobwire_conformance.sandbox.answers import Malformed, checked
-from jobwire_conformance.sandbox.excerpt import excerpt
 from jobwire_conformance.sandbox.history import Note
+from jobwire_conformance.sandbox.program_faults import excerpt
 from jobwire_conformance.wire.call import Call
 from jobwire_conformance.wire.resp import command
 from jobwire_conformance.wire.text import reply

@@ -16,9 +16,8 @@ import click
 from jobwire._version import __version__
 from jobwire.cli.exits import EXIT_UNEXPECTED
 from jobwire.cli.options import app_option, find_redis, redis_option
-from jobwire.cli.output import show
+from jobwire.cli.output import pretty, show
 from jobwire.cli.table import Column, Table
-from jobwire.cli.terminal import pretty
 from jobwire.connection.connect import safe_url
 
 __all__ = ["bench"]

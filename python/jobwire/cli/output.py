@@ -6,15 +6,17 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from itertools import islice
+from types import ModuleType
+from typing import TextIO
 
 import click
 
 from jobwire.cli.table import Styled, Table, exact, readable
-from jobwire.cli.terminal import pretty
 from jobwire.inspect.formats import clean, to_json
 
-__all__ = ["progress_bar", "show", "watch"]
+__all__ = ["pretty", "progress_bar", "show", "watch"]
 
 
 def show(table: Table, *, as_json: bool, limit: int | None = None) -> None:
@@ -96,3 +98,15 @@ def _aligned(table: Table, rows: list[list[str]]) -> Iterator[str]:
             for cell, width, column in zip(line, widths, table.columns, strict=True)
         ]
         yield "  ".join(cells).rstrip()
+
+
+def pretty(stream: TextIO) -> ModuleType | None:
+    """Return `jobwire.cli.pretty` if `stream` is a terminal and rich is installed.
+
+    None means plain text. rich is an extra, `jobwire[cli]`; no other function asks for it.
+    """
+    if not stream.isatty() or find_spec("rich") is None:
+        return None
+    from jobwire.cli import pretty
+
+    return pretty

@@ -20,7 +20,7 @@ import pytest
 
 from harness.servers import Server, wait_until
 from jobwire import App
-from jobwire.cli import main, terminal
+from jobwire.cli import main, output
 from jobwire.ops import Operations
 from jobwire.protocol import metrics
 from jobwire.protocol.keys import Keys
@@ -211,7 +211,7 @@ def test_a_terminal_without_rich(
     server: Server, client: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """INSP-1: every view has aligned columns of plain text."""
-    monkeypatch.setattr(terminal, "find_spec", lambda name: None)
+    monkeypatch.setattr(output, "find_spec", lambda name: None)
     monkeypatch.setitem(sys.modules, "rich", None)  # an import would fail
     client.hset("j|26", "x", 1)
     for view in (

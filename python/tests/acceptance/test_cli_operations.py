@@ -13,7 +13,7 @@ from unittest.mock import patch
 import pytest
 
 from harness.servers import Server
-from jobwire.cli import main, terminal
+from jobwire.cli import main, output
 from tests.acceptance.test_cli_inspect import Screen, payload
 from tests.acceptance.test_cli_inspect import run as inspect
 from tests.workers import jobwire
@@ -200,7 +200,7 @@ def test_what_an_undo_cannot_promise_is_said(server: Server, client: Any) -> Non
 def test_a_terminal_without_rich(
     server: Server, client: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(terminal, "find_spec", lambda name: None)
+    monkeypatch.setattr(output, "find_spec", lambda name: None)
     monkeypatch.setitem(sys.modules, "rich", None)  # an import would fail
     client.config_set("save", "")
     for words, title in (

@@ -1,10 +1,14 @@
-"""The part of a program's output that tells why it ended."""
+"""Reasons why a program of the adapter cannot be started, or ended."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
-__all__ = ["excerpt"]
+from jobwire_conformance.config import Config
+from jobwire_conformance.errors import AdapterFault
+
+__all__ = ["excerpt", "not_started"]
 
 _HEAD = 6  # lines; where most languages name the error
 _TAIL = 8  # lines; where Python names it
@@ -32,3 +36,22 @@ def excerpt(text: str) -> str:
 
 def _indented(lines: list[str]) -> str:
     return "\n".join(f"    {line[:_WIDTH]}" for line in lines)
+
+
+def not_started(
+    config: Config, section: str, command: Sequence[str], error: OSError
+) -> AdapterFault:
+    """Return the error, with the remedy: to build the program, or to correct its command.
+
+    Args:
+        config: Settings of the implementation.
+        section: `driver` or `worker`.
+        command: Its command.
+        error: The error of its start.
+    """
+    reason = f"{command[0]}: {error.strerror or error}"
+    if config.build:
+        remedy = f"build it, in {config.path.parent}: {config.build}"
+    else:
+        remedy = f"correct [{section}] command, which runs in {config.path.parent}"
+    return AdapterFault(f"the {section} cannot be started: {reason}.\n  Remedy: {remedy}")
