@@ -295,7 +295,7 @@ class JobRules:
     ) -> None:
         """Judge the payload of a failed job.
 
-        [RETRY-2] [RETRY-3] [RETRY-7] [RETRY-8] [RETRY-17] [RETRY-32]
+        [RETRY-2] [RETRY-3] [RETRY-7] [RETRY-8] [RETRY-17] [RETRY-19] [RETRY-32]
         """
         before, _ = payloads.parse(origin.text) if origin else (None, [])
         written = [field for field in _OWN_TIMES if _is_new(field, before, job)]
@@ -362,7 +362,8 @@ class JobRules:
             first, now = before["failed_at"], job.get("failed_at")
             limited = payloads.whole(job.get("retry_for")) is not None
             if first == now or not limited or self._is_past(first):
-                self._judge("RETRY-17", first == now, step, f"failed_at {first!r}", f"{now!r}")
+                rule = "RETRY-17" if payloads.generation(first) else "RETRY-19"
+                self._judge(rule, first == now, step, f"failed_at {first!r}", f"{now!r}")
             else:
                 self._now(step, job, "failed_at", "RETRY-14")
             self._now(step, job, "retried_at", "RETRY-17")

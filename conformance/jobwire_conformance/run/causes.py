@@ -23,6 +23,9 @@ _FIELDS = re.compile(
 _JOB = re.compile(r"\b(?:ids? of|copies of job)\b")
 _IN_CASE = re.compile(r"in case [a-z0-9-]+: ")  # begins what the judge of traffic says
 _NUMBER = re.compile(r"seen\D*?(\d+)(\.\d+)?")
+_COUNTS = re.compile(r"(?:minute|tens|histogram)\.\w+ of .* seen (?:0|false|nothing)$")
+_NAMES = {key: {key, "MET-7", "MET-9", "MET-11"} for key in ("MET-1", "MET-4")}
+"""Requirement about names of keys to those whose failures together show that a name is wrong."""
 _TELLING = 6  # characters of a value that two failures hardly share by chance
 _MILLISECONDS = 1e11  # the least number that is no longer one of seconds [GEN-3]
 
@@ -31,9 +34,10 @@ def causes(checks: Sequence[Mapping[str, Any]]) -> dict[int, str]:
     """Return the requirement that is the likely cause of a failed check, by the check's index.
 
     Failures belong together if they are about one field of payloads, about times in the form of
-    another generation, or if they expected one value and saw another one, the same pair. Of these,
-    the cause is a requirement that the judge of traffic names, then the one that fails in most
-    cases, of these or of the run, then the one that failed first. Its own checks have no cause.
+    another generation, about metrics of which none were found, or if they expected one value and
+    saw another one, the same pair. Of these, the cause is the requirement that names their keys,
+    then one that the judge of traffic names, then the one that fails in most cases, of these or of
+    the run, then the one that failed first. Its own checks have no cause.
 
     Args:
         checks: The checks of a run, as in results.json.
@@ -52,7 +56,13 @@ def causes(checks: Sequence[Mapping[str, Any]]) -> dict[int, str]:
     for _, members in groups:
         cases = _cases(checks[index] for index in members)
         cause = max(
-            cases, key=lambda id_: (TRAFFIC in cases[id_], len(cases[id_]), len(everywhere[id_]))
+            cases,
+            key=lambda id_: (
+                _NAMES.get(id_, {""}) <= cases.keys(),
+                TRAFFIC in cases[id_],
+                len(cases[id_]),
+                len(everywhere[id_]),
+            ),
         )
         found |= {index: cause for index in members if checks[index]["requirement"] != cause}
     return found
@@ -71,6 +81,8 @@ def _subjects(check: Mapping[str, Any]) -> Iterator[str]:
         yield f"field {field[1]}"
     elif _JOB.search(message):
         yield "field jid"
+    elif _COUNTS.match(message):
+        yield "metrics"
     pair = [str(check.get(name)) for name in ("expected", "seen")]
     if member is not None and all(len(text) >= _TELLING for text in pair):
         yield " for ".join(pair)

@@ -157,6 +157,11 @@ WRONG: list[tuple[str, str, list[Line]]] = [
         fetch(text(FAILED, retry_for=60, failed_at=1795192000000)),
         say("ZADD", "retry", NOW + 20,
             text(FAILED, retry_count=1, retry_for=60, retried_at=1795192067251), reply=1)]),
+    ("RETRY-19", "violation", [
+        fetch(text(FAILED, failed_at="yesterday")),
+        say("ZADD", "retry", NOW + 20,
+            text(FAILED, retry_count=1, failed_at=1795000000000, retried_at=1795192067251),
+            reply=1)]),
     ("RETRY-14", "violation", [
         fetch(text(FAILED, retry_for=60, failed_at="yesterday")),
         say("ZADD", "retry", NOW + 20,

@@ -172,6 +172,18 @@ def test_one_wrong_value_has_one_cause() -> None:
     assert causes(checks) == {0: "PAY-5"}
 
 
+def test_a_wrong_name_of_keys_is_the_cause_of_metrics_that_are_not_found() -> None:
+    checks = [
+        failed("MET-11", "a", "histogram.fits of HardJob: expected true, seen false"),
+        failed("MET-9", "a", "minute.ms of HardJob: expected 1 to 600000, seen 0"),
+        failed("MET-7", "a", "minute.p of HardJob: expected 3, seen 0"),
+        failed("MET-3", "a", "minute.ttl of HardJob: expected 28000 to 28800, seen nothing"),
+        failed("MET-1", "a", "minute.p of HardJob: expected 4, seen 0"),
+    ]
+    assert causes(checks) == dict.fromkeys(range(4), "MET-1")
+    assert causes(checks[1:]) == dict.fromkeys(range(1, 4), "MET-9")
+
+
 def test_failures_that_follow_from_another_are_marked() -> None:
     made = results("client/core", status="fail")
     made["checks"][1]["follows"] = made["checks"][0]["requirement"]
