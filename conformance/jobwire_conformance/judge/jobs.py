@@ -37,6 +37,7 @@ _OWN_TIMES = ("failed_at", "retried_at")  # of the worker
 _POISON = "jobwire.PoisonPill"  # error class of a poison pill, which did not fail [REL-10]
 _LEAST_IN_MILLISECONDS = 10**12  # the year 2001
 _SLACK = 300.0  # seconds that a clock may differ
+_GIVEN_S = 3600.0  # age of a `created_at` that the client has not made itself
 _LINK = 2.0  # seconds between commands that belong together
 _SIDEKIQ_POPS = (
     "f4a8a5467f9f4697a26fdfb839476b9ee52e897c",
@@ -485,7 +486,10 @@ class JobRules:
         """Judge a payload that the application has created."""
         ledger = self._ledger
         # A payload without any time shows no generation; another rule judges it.
-        times = [time, *(job.get(field) for field in payloads.TIMES)]
+        # One that the caller gave is kept, in any form. [PUSH-11]
+        given = fresh and self._is_past(job.get("created_at"), _GIVEN_S)
+        judged = [field for field in payloads.TIMES if not (given and field == "created_at")]
+        times = [time, *map(job.get, judged)]
         shown = next(filter(None, map(payloads.generation, times)), None)
         number = shown or self._generations.get(step.record.process or step.record.connection, 8)
         for rule in ("PAY-9", "PAY-12", "PAY-30", "PUSH-6", "PUSH-4"):
@@ -499,8 +503,10 @@ class JobRules:
         for rule in payloads.SPELLING:
             ledger.exercise(rule)
         name = "7.3" if number == 7 else "8.1"
-        self._schema(step, job, "payload", f"{place}-{name}")
-        for field in payloads.TIMES:
+        for breach in payloads.schema_breaches(job, "payload", f"{place}-{name}"):
+            if not (given and breach.path == "$.created_at"):
+                self._accuse(step, breach)
+        for field in judged:
             if field in job and payloads.generation(job[field]) == number:
                 self._breach(step, f"GEN-{number - 6}", payloads.time_breach(field, job[field]))
         if shown is not None:
@@ -535,9 +541,11 @@ class JobRules:
             self._breach(step, f"GEN-{number - 6}", payloads.time_breach(field, job[field]))
             self._mixed(step, number)
 
-    def _is_past(self, time: Any) -> bool:
+    def _is_past(self, time: Any, seconds: float = 0.0) -> bool:
+        """Return whether a time was at least so many seconds ago."""
         number = payloads.generation(time)
-        return number is not None and (time / 1000 if number == 8 else time) <= self._context.now
+        latest = self._context.now - seconds
+        return number is not None and (time / 1000 if number == 8 else time) <= latest
 
     def _now(self, step: Step, job: dict[str, Any], field: str, rule: str) -> None:
         time = job.get(field)

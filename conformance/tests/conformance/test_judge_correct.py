@@ -42,6 +42,9 @@ from tests.rows import over
 RIGHT: dict[str, list[Line]] = {
     "push": push(),
     "push of generation 7": push(text(JOB, created_at=1795192067.5, enqueued_at=1795192067.0)),
+    "push with a given time": push(text(JOB, created_at=1700000000123)),
+    "push with a given time in seconds": push(text(JOB, created_at=1700000000)),
+    "push with a given time of 0": push(text(JOB, created_at=0)),
     "registered long before": [say("SADD", "queues", "default", reply=1), WAIT, *push()[1:]],
     "registered right behind": [*push()[0:1], *push()[2:], say("SADD", "queues", "default")],
     "bulk": [
