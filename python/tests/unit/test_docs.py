@@ -147,7 +147,9 @@ def evaluate(code: str) -> None:
         elif code == "jobwire.django":
             assert importlib.util.find_spec(code) is not None
         elif code != "jobs.py":
-            eval(re.sub(r"^(@|raise |app = )", "", code), values | {"jid": jid})
+            made = eval(re.sub(r"^(@|raise |app = )", "", code), values | {"jid": jid})
+            if inspect.iscoroutine(made):
+                made.close()
 
 
 # -- docs/reference/faq.md
