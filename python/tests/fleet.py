@@ -57,7 +57,7 @@ class Fleet:
         """Return the lines whose message contains the words."""
         return [line for line in self.lines() if words in line["msg"]]
 
-    def wait_logged(self, words: str, count: int = 1, timeout: float = 60) -> list[dict[str, Any]]:
+    def wait_logged(self, words: str, count: int = 1, timeout: float = 150) -> list[dict[str, Any]]:
         def enough() -> list[dict[str, Any]]:
             lines = self.logged(words)
             return lines if len(lines) >= count else []
@@ -79,7 +79,7 @@ class Fleet:
     def send(self, number: signal.Signals) -> None:
         self.process.send_signal(number)
 
-    def wait(self, timeout: float = 60) -> int:
+    def wait(self, timeout: float = 150) -> int:
         """Wait for the command to end; return its exit status."""
         try:
             return self.process.wait(timeout)

@@ -8,7 +8,7 @@ import socket
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from shutil import rmtree
 from typing import Any
@@ -147,7 +147,9 @@ class Watched:
         others = [each for each in self.servers if each is not old]
 
         def promoted() -> Server | None:
-            return next((each for each in others if each.client().role()[0] == b"master"), None)
+            with suppress(redis.ConnectionError):  # a sentinel ends them at the promotion
+                return next((each for each in others if each.client().role()[0] == b"master"), None)
+            return None
 
         try:
             chosen = wait_until(promoted, 60, "a promotion")

@@ -160,7 +160,7 @@ def test_there_is_no_hope_when_nobody_can_start(
     shop.write_text("1 / 0")
     for pid in pids:
         os.kill(pid, signal.SIGKILL)
-    assert fleet.wait(120) == 3
+    assert fleet.wait(240) == 3
     assert fleet.logged("every worker process ends right after its start")
 
 
