@@ -149,7 +149,7 @@ def test_interrupted_it_leaves_nothing(tmp_path: Path, how: signal.Signals) -> N
         assert demo.stdout is not None
         assert "a worker are running" in demo.stdout.readline()
         if sys.platform == "linux":
-            assert len(processes(scratch)) == 3, "demo, server, worker"
+            assert len(processes(scratch)) == 4, "demo, server, worker, and its last resort"
         demo.send_signal(how)
         output, _ = demo.communicate(timeout=60)
     finally:
