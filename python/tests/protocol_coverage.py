@@ -27,7 +27,7 @@ _TRACED = (
     *(f"property/test_{name}.py" for name in ("races", "rules", "template")),
     *("integration/scripts/", "integration/inspector/test_reading.py"),
     *(f"integration/ops/test_{name}.py" for name in ("actions", "permissions")),
-    *(f"integration/test_client{name}.py" for name in ("", "_generations")),
+    *(f"integration/test_client{name}.py" for name in ("", "_settings")),
     *(f"integration/test_{name}.py" for name in ("cancelling", "heartbeat", "iteration")),
     "integration/test_batches.py",
     "integration/test_job_progress.py",

@@ -5,10 +5,13 @@ from __future__ import annotations
 import hashlib
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from jobwire.connection import resources
 from jobwire.errors import JobwireError
-from jobwire.protocol.wire import LuaScript
+
+if TYPE_CHECKING:
+    from jobwire.protocol.wire import LuaScript
 
 __all__ = ["path", "script"]
 
@@ -34,5 +37,7 @@ def path(name: str) -> Path:
 @cache
 def script(name: str) -> LuaScript:
     """Return `lua/<name>.lua` and the SHA-1 under which Redis knows it."""
+    from jobwire.protocol.wire import LuaScript  # needs a library, and `path` needs none
+
     source = (resources.path("lua") / f"{name}.lua").read_bytes()
     return LuaScript(hashlib.sha1(source, usedforsecurity=False).hexdigest(), source)
