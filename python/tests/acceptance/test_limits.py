@@ -84,12 +84,12 @@ def test_a_stop_puts_back_jobs_in_a_deadlock(server: Server, workers: Workers) -
 @pytest.mark.real_time
 @pytest.mark.process
 @pytest.mark.parametrize(
-    ("processes", "signals", "limit", "status"),
-    [(2, 1, 1 + STOP_GRACE_S, 1), (1, 1, 1 + STOP_GRACE_S, -9), (1, 2, 0.0, -9)],
+    ("processes", "signals", "limit"),
+    [(2, 1, 1 + STOP_GRACE_S), (1, 1, 1 + STOP_GRACE_S), (1, 2, 0.0)],
     ids=["supervisor", "one signal", "two signals"],
 )
 def test_a_process_that_hears_no_signal_is_killed(
-    server: Server, workers: Workers, processes: int, signals: int, limit: float, status: int
+    server: Server, workers: Workers, processes: int, signals: int, limit: float
 ) -> None:
     """SIG-5, REL-3: code in C keeps the lock of the interpreter; the job is not lost."""
     with Client(server.url) as client:
@@ -101,7 +101,8 @@ def test_a_process_that_hears_no_signal_is_killed(
     for _ in range(signals):
         worker.send(signal.SIGTERM)
         time.sleep(0.1)  # signals that come together are one
-    assert worker.wait(limit + 30) == status
+    # 1 if the first signal came just before the job took the lock.
+    assert worker.wait(limit + 30) in ((1,) if processes > 1 else (1, -signal.SIGKILL))
     assert time.monotonic() - began > limit
     redis = server.client()
     held = [redis.hvals(key) for key in redis.scan_iter("jobwire:private:*")]
