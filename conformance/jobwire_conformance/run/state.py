@@ -70,21 +70,23 @@ class State:
     def identity(self, name: str) -> str:
         """Return the identity of a process, or a text that is not an identity if it has none.
 
-        The identity is registered, or was registered, and this process has sent it. A process may
-        fetch before it registers, so this method waits for the first heartbeat.
+        The identity is the one that this process has registered. A process may fetch before it
+        registers, so this method waits for the first heartbeat.
         """
         worker = self.sandbox.workers[name]
+        registry = f"{self.sandbox.config.prefix}processes"
         identities: list[str] = []
 
         def is_known() -> bool:
-            # In the order of sending, because the process may name other processes later.
-            words = [word for call in worker.proxy.snapshot() for word in call.words]
-            known = set(
-                self.sandbox.link.call("SMEMBERS", f"{self.sandbox.config.prefix}processes")
-            )
+            calls = worker.proxy.snapshot()
+            # A process may name others before it registers, such as one that looks for dead ones.
+            adds = [call for call in calls if registry.encode() in call.words and _adds(call)]
+            words = [word for call in adds for word in call.words]
+            known = set(self.sandbox.link.call("SMEMBERS", registry))
             identities[:] = [word.decode() for word in words if word in known]
             if worker.group.status is not None or not worker.idle_expected:
                 # The process may no longer be registered, so any word of this form counts.
+                words = words or [word for call in calls for word in call.words]
                 identities[:] = [w.decode() for w in words if w in known or _IDENTITY.fullmatch(w)]
             return bool(identities) or worker.group.status is not None
 
@@ -391,6 +393,11 @@ _READ: Mapping[bytes, Callable[[bytes], tuple[bytes | str | int, ...]]] = {
     b"hash": lambda key: ("HVALS", key),
 }
 _SEEDS = ("zadd", "lpush", "hset", "sadd", "set", "histogram", "del")
+
+
+def _adds(call: Call) -> bool:
+    """Return whether a command may add something to a key."""
+    return call.spec.may_write and call.spec.effect not in ("takes", "removes")
 
 
 def struck(calls: Sequence[tuple[str, Call]], process: str) -> list[tuple[Call, float]]:
