@@ -1,16 +1,18 @@
-"""Exit statuses, and the line that explains each one."""
+"""The ends of commands: signals, exit statuses, and the line that explains each one."""
 
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
+from queue import Empty, SimpleQueue
 
 import click
 
 from jobwire.errors import JobwireError, MaybeWritten, RedisTrouble, RedisUnreachable
 from jobwire.text import visible
 
-__all__ = ["AppNotLoaded", "NotFound", "report"]
+__all__ = ["AppNotLoaded", "EndSignals", "NotFound", "report"]
 
 EXIT_OK = 0
 EXIT_UNEXPECTED = 1
@@ -19,6 +21,7 @@ EXIT_USAGE = 2
 EXIT_APP = 3
 EXIT_REDIS = 4
 EXIT_UNSURE = 5
+CHECK_INTERVAL_S = 0.5  # a signal that another thread of the process gets does not wake this one
 
 
 class AppNotLoaded(Exception):
@@ -84,3 +87,29 @@ def _remedy(error: RedisUnreachable) -> str:
             "--redis or REDIS_URL"
         )
     return "start a server, or name one with --redis or REDIS_URL ('jobwire dev' starts its own)"
+
+
+class EndSignals:
+    """Catches INT, TERM and HUP from now on, except HUP under nohup.
+
+    It is for commands that run until a signal ends them.
+
+    A handler runs between any two bytecodes of the main thread, also while that holds the lock of
+    an event that it waits for. So a handler must not set an event: it would wait for this lock for
+    ever. The put of a simple queue takes no such lock.
+    """
+
+    def __init__(self) -> None:
+        self._caught: SimpleQueue[int] = SimpleQueue()
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                signal.signal(number, lambda caught, _: self._caught.put(caught))
+
+    def wait(self) -> None:
+        """Return after the first signal."""
+        while True:
+            try:
+                self._caught.get(timeout=CHECK_INTERVAL_S)
+            except Empty:
+                continue
+            return

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import click
 
-from jobwire.cli.ending import EndSignals
-from jobwire.cli.options import app_option, find_redis, namespace_option, redis_option
+from jobwire.cli.exits import EndSignals
+from jobwire.cli.options import app_option, find_places, namespace_option, redis_option
 from jobwire.connection.connect import safe_url
 from jobwire.monitoring import routes
 from jobwire.monitoring.exposition import require_prometheus
 from jobwire.monitoring.metrics import MAX_QUEUES
-from jobwire.monitoring.routes import FleetReader
+from jobwire.monitoring.routes import FleetReaders
 from jobwire.monitoring.server import Listener
 
 __all__ = ["exporter"]
@@ -48,25 +48,27 @@ def exporter(url: str | None, namespace: str | None, port: int, host: str, max_q
 
     They are the numbers of all queues, sets and processes, also if only Sidekiq uses this Redis.
     One exporter for each Redis is enough. GET /metrics answers Prometheus. GET /queues answers
-    autoscalers in JSON, and GET /live is for probes.
+    autoscalers in JSON, and GET /live is for probes. With shards, /metrics has the label shard, and
+    /queues has the sums.
 
     A scrape costs two round trips to Redis, at most once a second.
     """
     require_prometheus("jobwire exporter")
-    redis, source, prefix, _ = find_redis(url, namespace)
-    reader = FleetReader(redis, prefix)
+    places = find_places(url, namespace)
+    readers = FleetReaders(
+        lambda: {name: (place.url, place.namespace) for name, place in places.items()}
+    )
     paths = {
-        "/metrics": routes.fleet_metrics(lambda: reader, most_queues=max_queues),
-        "/queues": routes.queues(lambda: reader),
+        "/metrics": routes.fleet_metrics(readers.read, most_queues=max_queues),
+        "/queues": routes.queues(readers.read),
         "/live": routes.probe(lambda: ""),
     }
     listener = Listener(host, port, paths, asked_by="--port")
     signals = EndSignals()
     listener.start()
-    click.echo(
-        f"jobwire exporter: {listener.url}/metrics for {safe_url(redis)} ({source})", err=True
-    )
+    shown = ", ".join(f"{safe_url(place.url)} ({place.source})" for place in places.values())
+    click.echo(f"jobwire exporter: {listener.url}/metrics for {shown}", err=True)
     signals.wait()
     listener.close()
-    reader.close()
+    readers.close()
     return 0

@@ -53,7 +53,7 @@ STOP_S = 2  # for requests that are under way
     "--also",
     multiple=True,
     metavar="NAME=URL",
-    help="One more Redis, under /NAME; may be repeated. The first one is under /main.",
+    help="One more Redis, under /NAME; may be repeated. The first one is under /main; / shows all.",
 )
 def web(
     url: str | None,
@@ -91,13 +91,12 @@ def web(
             " JOBWIRE_WEB_TOKEN or JOBWIRE_WEB_USERS, or leave --host out"
         )
     places = find_places(url, namespace)
-    redis, source, keyspace, _ = next(iter(places.values()))
-    several: str | dict[str, str] = redis
-    if also or len(places) > 1:
-        several = {name or "main": place.url for name, place in places.items()} | _named(also)
+    keyspace = next(iter(places.values())).namespace
+    named = {name or "main": place.url for name, place in places.items()}
+    _add(named, also)
     here = Visitor(_person(), "admin")
     app = WebApp(
-        several,
+        named if len(named) > 1 or "" not in places else named["main"],
         authorize=Passwords(accounts) if accounts else lambda request: here,
         redact=hiding if hide_arguments else None,
         read_only=read_only,
@@ -114,10 +113,8 @@ def web(
     listener = _listen(host, port)
     bound = listener.getsockname()[1]
     shown = f"[{host}]" if ":" in host else host
-    click.echo(
-        f"jobwire web: http://{shown}:{bound}{_prefix(prefix)}/ for {safe_url(redis)} ({source})",
-        err=True,
-    )
+    served = ", ".join(f"{safe_url(place.url)} ({place.source})" for place in places.values())
+    click.echo(f"jobwire web: http://{shown}:{bound}{_prefix(prefix)}/ for {served}", err=True)
 
     class Server(uvicorn.Server):
         async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
@@ -148,16 +145,14 @@ def _end_at_signals(server: uvicorn.Server) -> None:
             signal.signal(number, end)
 
 
-def _named(items: Sequence[str]) -> dict[str, str]:
-    named: dict[str, str] = {}
-    for item in items:
+def _add(named: dict[str, str], also: Sequence[str]) -> None:
+    for item in also:
         name, equals, url = item.partition("=")
         if not (name and equals and url):
             raise ConfigError(f"--also: {item!r} is not NAME=URL; write eu=redis://eu:6379/0")
-        if name == "main" or name in named:
+        if name in named:
             raise ConfigError(f"--also: there is already a Redis of the name {name!r}")
         named[name] = url
-    return named
 
 
 def _prefix(prefix: str) -> str:

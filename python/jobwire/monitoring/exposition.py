@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jobwire.errors import ConfigError
@@ -23,7 +23,13 @@ if TYPE_CHECKING:
 
     from jobwire.inspect.fleet import Fleet
 
-__all__ = ["Exposition", "fleet_exposition", "require_prometheus", "worker_exposition"]
+__all__ = [
+    "Exposition",
+    "fleet_exposition",
+    "require_prometheus",
+    "shards_exposition",
+    "worker_exposition",
+]
 
 
 class Exposition(NamedTuple):
@@ -53,8 +59,34 @@ def fleet_exposition(
     Raises:
         ConfigError: prometheus-client is not installed.
     """
-    samples = fleet_samples(fleet, seconds=seconds, most_queues=most_queues)
-    return _exposition(FLEET, samples, accept)
+    return shards_exposition({"": (fleet, seconds)}, accept=accept, most_queues=most_queues)
+
+
+def shards_exposition(
+    readings: Mapping[str, tuple[Fleet | None, float]],
+    *,
+    accept: str = "",
+    most_queues: int = MAX_QUEUES,
+) -> Exposition:
+    """Return the numbers of each shard, with its name as the label `shard`.
+
+    Args:
+        readings: Name of each shard to its numbers, or None, and the seconds that reading has
+            taken. A lone Redis is named "", and its numbers have no such label.
+        accept: See `fleet_exposition`.
+        most_queues: See `fleet_exposition`; of each shard.
+
+    Raises:
+        ConfigError: prometheus-client is not installed.
+    """
+    label = () if "" in readings else ("shard",)
+    samples = (
+        (metric, (*([name] if label else []), *labels), value)
+        for name, (fleet, seconds) in readings.items()
+        for metric, labels, value in fleet_samples(fleet, seconds=seconds, most_queues=most_queues)
+    )
+    metrics = [metric._replace(labels=(*label, *metric.labels)) for metric in FLEET]
+    return _exposition(metrics, samples, accept)
 
 
 def worker_exposition(figures: Figures, *, accept: str = "") -> Exposition:

@@ -177,7 +177,11 @@ def test_options_of_the_page(server: Server, start: Start, server_factory: objec
         assert 'href="/jobs/main/doctor"' in answer.text
         assert ">viewer<" in answer.text
         assert "path=/jobs/main/" in answer.headers["set-cookie"].lower()
-    assert httpx.get(url, follow_redirects=True).url.path == "/jobs/main/"
+    for path in ("/jobs/", "/"):
+        answer = httpx.get(root + path)
+        assert answer.status_code == 200
+        assert 'href="/jobs/main/"' in answer.text
+        assert 'href="/jobs/main/static/page.css' in answer.text
 
 
 def test_passwords_from_the_environment(server: Server, start: Start) -> None:

@@ -213,7 +213,8 @@ answers = {"config": json.loads(shown[shown.index("{"):])["settings"]["redis"]["
 App.connect = lambda app, url: found(url, app.namespace)  # config has loaded the application
 jobwire.cli.enqueue.Client = found
 jobwire.cli.inspect.options.Inspector = jobwire.cli.inspect.options.Operations = found
-jobwire.cli.exporter.FleetReader = jobwire.web.WebApp = jobwire.bench.BenchServer = found
+jobwire.cli.exporter.FleetReaders = lambda places: found(*places()[""])
+jobwire.web.WebApp = jobwire.bench.BenchServer = found
 for path, command in leaves(cli):
     answers[" ".join(path)] = answer(*path, *words_of(command))
 print(json.dumps(answers))

@@ -13,6 +13,7 @@ from jobwire.console.web.routes import PAGES
 from tests import samples
 from tests.browser import database
 from tests.browser.conftest import OpenPage, Serve
+from tests.server_fixtures import ServerFactory
 from tests.workers import Workers
 
 pytestmark = pytest.mark.browser
@@ -149,3 +150,33 @@ def test_every_page_can_be_read_without_scripts(
         assert rows[0] == rows[1], address
         heads = [each.locator("h1, h2").all_inner_texts() for each in (with_scripts, without)]
         assert heads[0] == heads[1], address
+
+
+def test_the_page_of_several_redis(
+    server: Server, serve: Serve, server_factory: ServerFactory, open_page: OpenPage
+) -> None:
+    """It shows the sums, also with one away, and leads to the pages of each."""
+    eu, us = server_factory(), server_factory()
+    for number, each in enumerate((server, eu, us), start=1):
+        each.client().sadd("queues", "default")
+        each.client().rpush("queue:default", *(["{}"] * number))
+    site = serve("--also", f"eu={eu.url}", "--also", f"us={us.url}")
+    page = open_page(f"{site}/", width=360)
+    line = page.locator("tr", has_text="All").locator("td").nth(1)
+    assert line.inner_text() == "6"
+    us.kill()
+    page.get_by_text("us: unreachable").wait_for()
+    assert line.inner_text() == "3"
+    assert Axe().run(page).response["violations"] == []
+    assert page.evaluate("document.documentElement.scrollWidth - window.innerWidth") <= 0
+    assert page.evaluate(CUT_OFF) == page.evaluate(BROKEN) == []
+    page.locator("tbody").get_by_role("link", name="eu").click()
+    page.wait_for_url(f"{site}/eu/")
+    for address in (page.path for page in PAGES if "{" not in page.path):
+        target = f"{site}/eu{address}"
+        answer = page.request.get(target) if address in NO_PAGES else page.goto(target)
+        assert answer is not None
+        assert answer.status == (400 if address == "/bulk" else 200), address
+    page.goto(f"{site}/eu/")
+    page.get_by_role("link", name="All").click()
+    page.wait_for_url(f"{site}/")

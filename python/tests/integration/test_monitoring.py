@@ -19,7 +19,7 @@ from jobwire.connection.connection import Connection
 from jobwire.connection.sync import SyncRedis
 from jobwire.inspect.fleet import fleet
 from jobwire.monitoring import fleet_exposition
-from jobwire.monitoring.routes import FleetReader, fleet_metrics, queues
+from jobwire.monitoring.routes import FleetReader, FleetReaders, fleet_metrics, queues
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.wire import Batch, Op
 
@@ -236,12 +236,12 @@ def test_openmetrics_is_served_to_those_who_ask(server: Server, inspector: Inspe
 
 
 def test_without_redis_the_scrape_says_so() -> None:
-    reader = FleetReader("redis://127.0.0.1:1/0")
-    reply = fleet_metrics(lambda: reader)("", "")
+    readers = FleetReaders(lambda: {"": ("redis://127.0.0.1:1/0", "")})
+    reply = fleet_metrics(readers.read)("", "")
     assert reply is not None
     assert value(reply.body, "jobwire_redis_up") == 0
     assert not any("processed" in name for name, _ in samples(reply.body))
-    reply = queues(lambda: reader)("", "")
+    reply = queues(readers.read)("", "")
     assert reply is not None
     assert reply.status == 503
     assert "127.0.0.1:1" in json.loads(reply.body)["error"]
@@ -250,13 +250,13 @@ def test_without_redis_the_scrape_says_so() -> None:
 def test_queues_for_an_autoscaler(server: Server, client: Client) -> None:
     """One queue by name, or all; a queue that does not exist yet is empty."""
     fill(server, client)
-    reader = FleetReader(server.url)
+    readers = FleetReaders(lambda: {"": (server.url, "")})
     try:
-        answer = queues(lambda: reader)
+        answer = queues(readers.read)
         everything = answer("", "")
         one, none = answer("critical", ""), answer("no", "")
     finally:
-        reader.close()
+        readers.close()
     assert everything is not None
     assert one is not None
     assert none is not None

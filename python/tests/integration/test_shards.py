@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import signal
+import socket
 import time
 import urllib.error
 import urllib.request
@@ -449,12 +451,21 @@ def test_a_worker_of_all_shards(
     assert answer(f"http://127.0.0.1:{port}/live") == (200, "ok\n")
     waiting = (503, "2 of 3 processes ready; starting\n")
     wait_until(lambda: answer(f"http://127.0.0.1:{port}/ready") == waiting, what=waiting)
-    status, told = answer(f"http://127.0.0.1:{port}/queues")
-    assert status == 503
-    assert "jobwire exporter --redis a" in told
+
+    def queues() -> Any:
+        return json.loads(answer(f"http://127.0.0.1:{port}/queues")[1])
+
+    wait_until(lambda: queues().get("unreachable") == ["b"], what="the numbers of two shards")
+    assert queues()["queues"]["default"] == {
+        "size": 0,
+        "latency": 0.0,
+        "paused": False,
+        "processes": 2,
+    }
     servers["b"].resume()
     with jobs.via("b"):
         jobs.client.push("carry_on", [100])
+    wait_until(lambda: not queues()["unreachable"], what="the numbers of all shards")
     wait_until(lambda: has_run(tmp_path, [100]), what="an isolated job that enqueues")
     wait_until(lambda: answer(f"http://127.0.0.1:{port}/ready")[0] == 200, what="readiness")
     servers["a"].pause()
@@ -517,3 +528,66 @@ def test_commands_of_an_application_with_shards(
     assert "sesame" not in shown.stderr
     ended = jobwire("dev", "shop:app", "--no-reload", "--no-web", cwd=tmp_path)
     assert "runs one server" in ended.stderr
+
+
+def test_pages_and_numbers_of_all_shards(
+    jobs: App, servers: dict[str, Server], tmp_path: Path, workers: Workers
+) -> None:
+    """The page and the exporter show the sums and each shard, also while one is frozen."""
+    jobs.client.push_bulk("note", [[number] for number in range(30)])
+    sizes = {name: len(ids) for name, ids in jids(servers).items()}
+    ports = {command: free_port() for command in ("web", "exporter")}
+    started = [
+        workers.start("-rshop:app", "--port", str(port), command=command, log_format=None)
+        for command, port in ports.items()
+    ]
+    page, numbers = (f"http://127.0.0.1:{port}" for port in ports.values())
+    wait_until(lambda: has_port(ports["web"]) and has_port(ports["exporter"]), what="both ports")
+    status, shown = answer(f"{page}/")
+    assert status == 200, shown
+    assert rows(shown) == {**sizes, "All": 30}
+    for name in SHARDS:
+        assert answer(f"{page}/{name}/queues/default")[0] == 200
+    assert samples(numbers) == samples(page) == sizes
+    told = json.loads(answer(f"{numbers}/queues/default")[1])
+    assert (told["size"], told["unreachable"]) == (30, [])
+
+    servers["c"].pause()
+    rest = {name: size for name, size in sizes.items() if name != "c"}
+    without = {**rest, "c": None, "All": sum(rest.values())}
+    wait_until(lambda: rows(answer(f"{page}/")[1]) == without, what="the page without a shard")
+    wait_until(lambda: samples(numbers) == rest, what="the numbers without a shard")
+    began = time.monotonic()
+    assert rows(answer(f"{page}/")[1]) == without
+    assert samples(numbers) == samples(page) == rest
+    told = json.loads(answer(f"{numbers}/queues")[1])
+    assert (told["enqueued"], told["unreachable"]) == (sum(rest.values()), ["c"])
+    assert time.monotonic() - began < 10  # four requests, each of which waits for a second
+    listed = jobwire("inspect", "stats", "-r", "shop:app", cwd=tmp_path)
+    assert "shard c: no reply within 1 s" in listed.stderr
+    servers["c"].resume()
+    wait_until(lambda: rows(answer(f"{page}/")[1]) == {**sizes, "All": 30}, what="all shards")
+    for each in started:
+        each.send(signal.SIGTERM)
+        assert each.wait(60) == 0, each.log.read_text()
+
+
+def has_port(port: int) -> bool:
+    with socket.socket() as tried:
+        return not tried.connect_ex(("127.0.0.1", port))
+
+
+def rows(page: str) -> dict[str, int | None]:
+    """Return the jobs in the queues by line of the first table; None if it is unreachable."""
+    table = page.partition("<tbody>")[2].partition("</tbody>")[0]
+    lines = [re.sub(r"<[^>]*>", " ", line).split() for line in table.split("<tr>")[1:]]
+    return {name: int(first) if first.isdigit() else None for name, first, *_ in lines}
+
+
+def samples(url: str) -> dict[str, int]:
+    """Return the jobs in the queues of each shard, as Prometheus reads them."""
+    text = answer(f"{url}/metrics")[1]
+    found = re.findall(r'jobwire_jobs_enqueued\{shard="(\w)"\} (\d+)', text)
+    up = re.findall(r'jobwire_redis_up\{shard="(\w)"\} 1', text)
+    assert up == [name for name, _ in found]
+    return {name: int(size) for name, size in found}

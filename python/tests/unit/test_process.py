@@ -238,7 +238,7 @@ def test_a_supervisor_sees_the_end_of_its_process_and_the_other_way_round() -> N
 STORM = """
 import os, signal, subprocess, sys
 
-from jobwire.cli.ending import EndSignals
+from jobwire.cli.exits import EndSignals
 
 signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as under nohup
 signals, me = EndSignals(), os.getpid()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from msgspec.structs import asdict
@@ -21,9 +22,11 @@ from jobwire.inspect import (
     MissingMembers,
     QueueSummary,
     SetName,
+    Stats,
     UniqueLock,
 )
 from jobwire.inspect.formats import clean, cut, duration, iso, plain
+from jobwire.inspect.shards import AskAll
 from jobwire.ops import Operations
 from jobwire.protocol.batches import BatchStatus
 from jobwire.protocol.chains import steps
@@ -109,12 +112,13 @@ def shards(places: Mapping[str, Place]) -> Table:
     sums = dict.fromkeys(counts, 0)
     rows: list[dict[str, Any]] = []
     problems: list[str] = []
-    for name, place in places.items():
-        try:
-            with Inspector(place.url, namespace=place.namespace, timeout=2.0) as inspector:
-                totals = inspector.stats()
-        except RedisTrouble as error:
-            problems.append(f"shard {name}: {error}")
+    for name, totals in (
+        AskAll[Stats]()
+        .answers({name: partial(_stats_of, place) for name, place in places.items()})
+        .items()
+    ):
+        if isinstance(totals, RedisTrouble):
+            problems.append(f"shard {name}: {totals}")
             rows.append({"shard": name} | dict.fromkeys(counts, None))
             continue
         problems += [f"shard {name}: {problem}" for problem in totals.problems]
@@ -132,6 +136,11 @@ def shards(places: Mapping[str, Place]) -> Table:
         ],
         problems=problems,
     )
+
+
+def _stats_of(place: Place) -> Stats:
+    with Inspector(place.url, namespace=place.namespace, timeout=2.0) as inspector:
+        return inspector.stats()
 
 
 def history(inspector: Inspector, days: int) -> Table:

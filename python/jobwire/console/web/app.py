@@ -6,9 +6,10 @@ import inspect
 import logging
 import re
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from http import HTTPStatus
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl
@@ -29,11 +30,14 @@ from jobwire.console.web.attempts import MAX_DELAY_S
 from jobwire.console.web.context import Absent, Page, Redirect, RequestContext
 from jobwire.console.web.guard import Guard, with_headers
 from jobwire.console.web.live import Streams, UpdateResponse, stream
+from jobwire.console.web.pages import overview, stats
 from jobwire.console.web.redaction import Redact
 from jobwire.console.web.rendering import Pages, asset
-from jobwire.console.web.routes import ACTIONS, MENU, PAGES, Action, Show
+from jobwire.console.web.routes import ACTIONS, MENU, PAGES, Action, MenuItem, Show
 from jobwire.console.web.site import Site
 from jobwire.errors import ConfigError, JobwireError, NotPermitted, PayloadError, RedisTrouble
+from jobwire.inspect.fleet import Fleet
+from jobwire.inspect.shards import AskAll
 from jobwire.text import visible
 
 __all__ = ["WebApp"]
@@ -41,15 +45,15 @@ __all__ = ["WebApp"]
 MAX_BODY_BYTES = 1_000_000  # bytes of a form
 MAX_FIELDS = 20_000
 REFRESH_S = 2.0
-THREADS = 20  # for requests; and half of that for updates
+THREADS = 20  # for requests to one Redis; and half of that for updates
 UNEXPECTED = "An unexpected error happened. The log of the server has it."
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
-# For each event loop. The threads of the application that mounts this one stay free, if Redis is
-# away and each request waits for it; and updates of open pages do not keep requests waiting.
-_requests: RunVar[CapacityLimiter] = RunVar("jobwire.web.requests")
-_updates: RunVar[CapacityLimiter] = RunVar("jobwire.web.updates")
+# For each event loop, the name of a Redis, and updates or requests. The threads of the application
+# that mounts this one stay free, if Redis is away and each request waits for it; the pages of other
+# Redis do not wait; and updates of open pages do not keep requests waiting.
+_limiters: RunVar[dict[tuple[str, bool], CapacityLimiter]] = RunVar("jobwire.web.limiters")
 
 
 class WebApp:
@@ -65,7 +69,8 @@ class WebApp:
     at its end a limit, such as `uvicorn --timeout-graceful-shutdown 5`.
 
     Args:
-        redis: Where Redis is; by default found as for `Client`. Or several: name to URL.
+        redis: Where Redis is; by default found as for `Client`. Or several: name to URL. Each
+            has its pages under its name, and the first page shows all of them and their sums.
         authorize: Returns the visitor of a request, or None to refuse it; it may be a coroutine
             function.
         redact: Returns the fields of a payload that a visitor sees, such as `hide_arguments`.
@@ -100,30 +105,36 @@ class WebApp:
         self._pages = Pages()
         several = redis if isinstance(redis, Mapping) else {}
         for name in several:
-            if not name.isascii() or not name.replace("-", "").replace("_", "").isalnum():
+            if not name.isascii() or not re.sub("[-_.]", "", name).isalnum():
                 raise ConfigError(
-                    f"redis: {name!r} cannot be part of a path: use a-z, 0-9, - and _"
+                    f"redis: {name!r} cannot be part of a path: use a-z, 0-9, '-', '_' and '.'"
                 )
         urls: Mapping[str, str | None] = several or {"": redis if isinstance(redis, str) else None}
+        site = partial(
+            Site,
+            redis_names=tuple(several),
+            redact=redact,
+            guard=self._guard,
+            pages=self._pages,
+            refresh=refresh,
+            clock=clock,
+        )
         self._sites = {
-            name: Site(
-                Operations(url, namespace=namespace, timeout=timeout, clock=clock),
-                name=name,
-                redis_names=tuple(several),
-                redact=redact,
-                guard=self._guard,
-                pages=self._pages,
-                refresh=refresh,
-                clock=clock,
+            name: site(
+                Operations(url, namespace=namespace, timeout=timeout, clock=clock), name=name
             )
             for name, url in urls.items()
         }
+        self._fleets: AskAll[Fleet] = AskAll()
+        self._all: Site | None = None  # the page of several
         routes: list[BaseRoute]
         if several:
-            first = next(iter(several))
-            routes = [Route("/", _to(f"/{first}/"))]
+            # Its pages only show the numbers of the others, so they use no operations.
+            self._all = site(self._sites[next(iter(several))].operations)
+            routes = [Mount(f"/{name}", routes=self._routes(self._sites[name])) for name in several]
             routes += [
-                Mount(f"/{name}", routes=self._routes(self._sites[name])) for name in several
+                _Route(path, self._show(self._all, partial(show, read=self._read)), methods=["GET"])
+                for path, show in (("/", overview.show_all), ("/metrics", stats.all_metrics))
             ]
         else:
             routes = self._routes(self._sites[""])
@@ -166,8 +177,13 @@ class WebApp:
 
     def close(self) -> None:
         """Close the connections. Changes of many jobs stop after their batch."""
+        self._fleets.close()
         for site in self._sites.values():
             site.close()
+
+    def _read(self) -> Mapping[str, Fleet | RedisTrouble]:
+        """Return the numbers of each Redis, or its trouble."""
+        return self._fleets.answers({name: site.fleet for name, site in self._sites.items()})
 
     # -- one Redis
 
@@ -189,7 +205,7 @@ class WebApp:
             wants_updates = "text/event-stream" in request.headers.get("accept", "")
             if wants_updates and request.method == "GET":
                 return self._stream(context, show)
-            return await _in_thread(lambda: self._answer(context, lambda: show(context)))
+            return await _in_thread(site, lambda: self._answer(context, lambda: show(context)))
 
         return endpoint
 
@@ -218,7 +234,7 @@ class WebApp:
                 problem = site.guard.problem(request, token, context.visitor.person)
             if problem:
                 return self._trouble(context, HTTPStatus.FORBIDDEN, "Refused", problem)
-            return await _in_thread(lambda: self._answer(context, lambda: done(context)))
+            return await _in_thread(site, lambda: self._answer(context, lambda: done(context)))
 
         return endpoint
 
@@ -289,17 +305,20 @@ class WebApp:
     def _values(self, context: RequestContext, page: Page) -> dict[str, Any]:
         return {
             "context": context,
-            "menu": MENU,
-            "fleet": context.site.fleet(),
+            "menu": self._menu(context),
+            "fleet": None if context.site is self._all else context.site.fleet(),
             "live": context.site.pages.has_block(page.template, "live"),
             **page.values,
         }
+
+    def _menu(self, context: RequestContext) -> Sequence[MenuItem]:
+        return () if context.site is self._all else MENU
 
     def _trouble(
         self, context: RequestContext, status: HTTPStatus, title: str, text: str
     ) -> Response:
         """Return the page of an error, which needs no Redis."""
-        values = {"context": context, "menu": MENU, "fleet": None, "live": False}
+        values = {"context": context, "menu": self._menu(context), "fleet": None, "live": False}
         values |= {"title": title, "text": text}
         return self._html(context, context.site.pages.page("trouble.html", values), status)
 
@@ -339,7 +358,9 @@ class WebApp:
                 return {"trouble": UNEXPECTED}
             return {"trouble": "", **html}
 
-        events = stream(lambda: _in_thread(parts, updates=True), refresh=context.site.refresh)
+        events = stream(
+            lambda: _in_thread(context.site, parts, updates=True), refresh=context.site.refresh
+        )
         return UpdateResponse(events, self._streams)
 
 
@@ -351,12 +372,15 @@ class _Route(Route):
         self.path_regex = re.compile(self.path_regex.pattern, re.DOTALL)
 
 
-async def _in_thread(function: Callable[[], T], *, updates: bool = False) -> T:
-    variable, threads = (_updates, THREADS // 2) if updates else (_requests, THREADS)
-    limiter = variable.get(None)
+async def _in_thread(site: Site, function: Callable[[], T], *, updates: bool = False) -> T:
+    limiters = _limiters.get(None)
+    if limiters is None:
+        limiters = {}
+        _limiters.set(limiters)
+    limiter = limiters.get((site.name, updates))
     if limiter is None:
-        limiter = CapacityLimiter(threads)
-        variable.set(limiter)
+        limiter = CapacityLimiter(THREADS // 2 if updates else THREADS)
+        limiters[site.name, updates] = limiter
     # An action must be known to have ended. The end of a server must not wait for an update.
     return await to_thread.run_sync(function, limiter=limiter, abandon_on_cancel=updates)
 
@@ -395,10 +419,3 @@ async def _form(request: Request) -> list[tuple[str, str]] | None:
 
 async def _nothing_here(request: Request, error: Exception) -> Response:
     return Response("there is no such page\n", 404, media_type="text/plain")
-
-
-def _to(path: str) -> Callable[[Request], Response]:
-    def redirect(request: Request) -> Response:
-        return RedirectResponse(request.scope.get("root_path", "") + path)
-
-    return redirect

@@ -90,6 +90,12 @@ class RequestContext:
         return root
 
     @property
+    def files(self) -> str:
+        """Path of the files of the page; the page of all Redis uses those of the first."""
+        of_all = self.site.redis_names and not self.site.name
+        return f"{self.root}/{self.site.redis_names[0]}" if of_all else self.root
+
+    @property
     def query(self) -> dict[str, str]:
         """The parameters of the address; of several with one name, the last."""
         return dict(_pairs(self.request.scope.get("query_string", b"")))
@@ -168,8 +174,9 @@ class RequestContext:
         return self.here(**dict.fromkeys(self.query))
 
     def elsewhere(self, name: str) -> str:
-        """Return the first page of another Redis of the application."""
-        return f"{self.root.rpartition('/')[0]}/{name}/"
+        """Return the first page of another Redis of the application; of all, if it is ""."""
+        base = self.root.rpartition("/")[0] if self.site.name else self.root
+        return f"{base}/{name}/" if name else f"{base}/"
 
     def is_in(self, part: str) -> bool:
         """Return True if this page is the one of a path, or below it."""

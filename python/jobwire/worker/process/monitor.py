@@ -7,8 +7,7 @@ which adds up what its processes report.
 from __future__ import annotations
 
 import logging
-import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from typing import NamedTuple
 
@@ -16,7 +15,7 @@ from jobwire.application.config import WorkerConfig
 from jobwire.monitoring import routes
 from jobwire.monitoring.exposition import require_prometheus
 from jobwire.monitoring.figures import Figures
-from jobwire.monitoring.routes import FleetReader
+from jobwire.monitoring.routes import FleetReaders
 from jobwire.monitoring.server import Listener, Route
 from jobwire.worker.process.report import RedisPlace
 
@@ -32,14 +31,14 @@ class Sources(NamedTuple):
         figures: Returns the numbers of the worker.
         not_live: Returns the reason that the worker must be restarted, or "".
         not_ready: Returns the reason that the worker fetches no jobs, or "".
-        redis: Returns where the queues are; None if that is not known yet. Raises `RedisTrouble` if
-            they are on several shards.
+        redis: Returns where the queues are by the name of the shard, which is "" for a lone Redis;
+            None if that is not known yet.
     """
 
     figures: Callable[[], Figures]
     not_live: Callable[[], str]
     not_ready: Callable[[], str]
-    redis: Callable[[], RedisPlace | None]
+    redis: Callable[[], Mapping[str, RedisPlace | None]]
 
 
 class Monitor:
@@ -50,22 +49,25 @@ class Monitor:
     """
 
     def __init__(self, config: WorkerConfig, sources: Sources) -> None:
-        self._redis = sources.redis
-        self._finding = threading.Lock()  # Guards `_reader`.
-        self._reader: FleetReader | None = None
+        self._readers = FleetReaders(
+            lambda: {
+                name: None if place is None else (place.url, place.namespace)
+                for name, place in sources.redis().items()
+            }
+        )
         by_port: dict[int, tuple[str, dict[str, Route]]] = {}
         if config.health_port is not None:
             paths = {
                 "/live": routes.probe(sources.not_live),
                 "/ready": routes.probe(sources.not_ready),
-                "/queues": routes.queues(self._find_reader),
+                "/queues": routes.queues(self._readers.read),
             }
             by_port[config.health_port] = ("health_port", paths)
         if config.metrics_port is not None:
             require_prometheus("metrics_port")
             _, paths = by_port.setdefault(config.metrics_port, ("metrics_port", {}))
             paths["/metrics"] = routes.worker_metrics(sources.figures)
-            paths["/metrics/fleet"] = routes.fleet_metrics(self._find_reader)
+            paths["/metrics/fleet"] = routes.fleet_metrics(self._readers.read)
         with ExitStack() as undo:
             for port, (name, paths) in by_port.items():
                 listener = Listener(config.listen_host, port, paths, asked_by=name)
@@ -77,11 +79,4 @@ class Monitor:
     def close(self) -> None:
         """Stop listening."""
         self._stack.close()
-        if self._reader is not None:
-            self._reader.close()
-
-    def _find_reader(self) -> FleetReader | None:
-        with self._finding:
-            if self._reader is None and (place := self._redis()) is not None:
-                self._reader = FleetReader(place.url, place.namespace)
-            return self._reader
+        self._readers.close()

@@ -139,7 +139,12 @@ class _Process:
 
         monitor = Monitor(
             self._config,
-            Sources(self._launcher.figures, self._not_live, self._not_ready, self._redis_place),
+            Sources(
+                self._launcher.figures,
+                self._not_live,
+                self._not_ready,
+                lambda: {"": self._redis_place()},
+            ),
         )
         try:
             return self._run(source)

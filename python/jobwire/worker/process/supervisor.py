@@ -28,7 +28,6 @@ from contextlib import suppress
 import msgspec
 
 from jobwire.application.config import WorkerConfig
-from jobwire.errors import RedisTrouble
 from jobwire.monitoring.figures import Classes, Figures
 from jobwire.text import counted
 from jobwire.worker.process import notify
@@ -200,7 +199,7 @@ class _Supervisor:
 
         monitor = Monitor(
             self._config,
-            Sources(self._figures, self._not_live, self._not_ready, self._redis_place),
+            Sources(self._figures, self._not_live, self._not_ready, self._redis_places),
         )
         try:
             return self._run()
@@ -579,15 +578,12 @@ class _Supervisor:
         count, ready = len(reasons), len(reasons) - len(problems)
         return f"{ready} of {counted(count, 'process')} ready; {problems[0]}"
 
-    def _redis_place(self) -> RedisPlace | None:
-        shards = list(dict.fromkeys(slot.shard for slot in self._slots))
-        if len(shards) > 1:
-            raise RedisTrouble(
-                f"the queues are on the shards {', '.join(shards)}; ask an exporter for each: "
-                f"jobwire exporter --redis {shards[0]}"
-            )
-        reports = (worker.report for worker in self._workers.copy().values())
-        return next((report.redis for report in reports if report is not None), None)
+    def _redis_places(self) -> dict[str, RedisPlace | None]:
+        places: dict[str, RedisPlace | None] = dict.fromkeys(slot.shard for slot in self._slots)
+        for worker in self._workers.copy().values():
+            if worker.report is not None:
+                places[worker.slot.shard] = worker.report.redis
+        return places
 
     def _describe(self) -> str:
         ready = sum(worker.ready and not worker.leaving for worker in self._workers.values())

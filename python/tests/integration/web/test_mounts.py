@@ -193,12 +193,20 @@ def test_several_redis_in_one_page(server: Server, server_factory: Any) -> None:
     )
     with closing(app), served(starlette(app)) as url:
         with httpx.Client(base_url=url, follow_redirects=True) as browser:
-            assert browser.get("/jobs/").url.path == "/jobs/main/"
+            every = browser.get("/jobs/")
+            assert every.url.path == "/jobs/"
+            assert 'href="/jobs/eu/"' in every.text
+            assert 'href="/jobs/" aria-current="true"' in every.text
+            assert (
+                'jobwire_set_jobs{set="dead",shard="eu"} 1.0' in browser.get("/jobs/metrics").text
+            )
             first = browser.get("/jobs/eu/journal")
             assert 'href="/jobs/main/"' in first.text
             assert 'href="/jobs/eu/" aria-current="true"' in first.text
             assert browser.get("/jobs/us/").status_code == 404
         check_links_acts_and_cookies(url, "/jobs/main", server, reach="/jobs")
+        with closing(Events(f"{url}/jobs/")) as page:
+            assert ">eu</a>" in page.next()["live"]
         with closing(Events(f"{url}/jobs/eu/changes")) as page:
             assert '<span class="count">1</span>' in page.next()["menu"]
         assert other.client().exists("jobwire:journal") == 0
@@ -214,7 +222,7 @@ def test_a_name_that_is_not_a_part_of_a_path_is_refused(name: str) -> None:
 def test_a_redis_may_have_the_name_of_a_part_of_the_page(server: Server, name: str) -> None:
     app = WebApp({name: server.url}, authorize=lambda request: Visitor("ada", "admin"))
     with closing(app), served(starlette(app)) as url:
-        check_links_acts_and_cookies(url, f"/jobs/{name}", server)
+        check_links_acts_and_cookies(url, f"/jobs/{name}", server, reach="/jobs")
 
 
 @pytest.mark.parametrize("host", ["starlette", "django", "prefix left out"])

@@ -1,16 +1,22 @@
-"""The first page: the jobs done, the jobs that wait, and the problems; the mark of a deployment."""
+"""The first page: the jobs done, the jobs that wait, and the problems; the mark of a deployment.
+
+The first page of several Redis shows the numbers of each, and their sums.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 
 from jobwire.console.ops.alerts import alerts
 from jobwire.console.web import charts
 from jobwire.console.web.context import Page, Redirect, RequestContext
-from jobwire.errors import ConfigError
+from jobwire.errors import ConfigError, RedisTrouble
 from jobwire.inspect.activity import Activity
+from jobwire.inspect.fleet import Fleet
+from jobwire.inspect.shards import total
 
-__all__ = ["activity_bars", "activity_marks", "mark", "show"]
+__all__ = ["activity_bars", "activity_marks", "mark", "show", "show_all"]
 
 PERIODS = {"5m": "5 minutes", "1h": "1 hour", "1d": "1 day", "90d": "90 days"}
 MAX_QUEUES = 10  # queues
@@ -47,6 +53,37 @@ def show(context: RequestContext) -> Page:
             "default_latency": next(
                 (queue.latency for queue in fleet.queues if queue.name == "default"), 0.0
             ),
+        },
+    )
+
+
+MAX_ALL_QUEUES = 200  # queues
+
+
+def show_all(
+    context: RequestContext, read: Callable[[], Mapping[str, Fleet | RedisTrouble]]
+) -> Page:
+    """Show a line for each Redis, the sums, and all queues.
+
+    Args:
+        context: The request.
+        read: Returns the numbers of each Redis by its name, or its trouble.
+    """
+    found = read()
+    known = {name: each for name, each in found.items() if isinstance(each, Fleet)}
+    sums = total([*known.values()])
+    queues = sorted(sums.queues, key=lambda queue: (-queue.size, queue.name))
+    return Page(
+        "shards.html",
+        {
+            "title": "All Redis",
+            "fleets": [(name, known.get(name)) for name in found],
+            "sums": sums,
+            "queues": queues[:MAX_ALL_QUEUES],
+            "problems": [
+                *((name, f"unreachable: {found[name]}") for name in found if name not in known),
+                *((name, each.text) for name, fleet in known.items() for each in alerts(fleet)),
+            ],
         },
     )
 

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from starlette.responses import JSONResponse, RedirectResponse, Response
 
 from jobwire.console.ops.doctor_facts import info_fields
 from jobwire.console.web.context import RequestContext
-from jobwire.errors import ConfigError
+from jobwire.errors import ConfigError, RedisTrouble
+from jobwire.inspect.fleet import Fleet
 from jobwire.inspect.reading import text
-from jobwire.monitoring import fleet_exposition
+from jobwire.monitoring.exposition import shards_exposition
 from jobwire.protocol.wire import Batch, command, once
 
-__all__ = ["metrics", "old_stats", "periodic", "queues", "stats"]
+__all__ = ["all_metrics", "metrics", "old_stats", "periodic", "queues", "stats"]
 
 INFO_FRESH_S = 5.0
 SHOWN = (
@@ -87,9 +88,19 @@ def old_stats(context: RequestContext) -> Response:
 
 def metrics(context: RequestContext) -> Response:
     """Return the numbers for Prometheus."""
+    return all_metrics(context, lambda: {"": context.site.fleet()})
+
+
+def all_metrics(
+    context: RequestContext, read: Callable[[], Mapping[str, Fleet | RedisTrouble]]
+) -> Response:
+    """Return the numbers of each Redis for Prometheus, with its name as the label `shard`."""
+    readings = {
+        name: (each if isinstance(each, Fleet) else None, 0.0) for name, each in read().items()
+    }
     try:
-        body, content_type = fleet_exposition(
-            context.site.fleet(), accept=context.request.headers.get("accept", "")
+        body, content_type = shards_exposition(
+            readings, accept=context.request.headers.get("accept", "")
         )
     except ConfigError as error:  # the extra is not installed
         return Response(f"{error}\n", 501, media_type="text/plain")
