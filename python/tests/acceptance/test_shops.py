@@ -1,18 +1,19 @@
-"""The example shops: each is started by its own command and driven over HTTP."""
+"""The example shops: each is started by its own command. Those that migrate run in two queues."""
 
 from __future__ import annotations
 
 import os
 import shutil
+import sqlite3
 import subprocess
 import sys
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 
 import httpx
 import pytest
 
-from harness.servers import Reaper, wait_until
+from harness.servers import Reaper, Server, wait_until
 from tests.workers import environment, free_port
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
@@ -87,3 +88,84 @@ def test_a_shop_starts_with_one_command_and_its_orders_are_shipped(
         finally:
             end(started)
             reaper.release(started.pid)
+
+
+# The commands of workers, from the documentation of each system.
+WORKERS = {
+    "celery": ["celery", "-A", "before_celery", "worker", "--beat", "-Q", "celery,shipping", "-c2"],
+    "rq": ["rq", "worker", "--with-scheduler", "--url", "{url}", "default", "shipping"],
+    "arq": ["arq", "before_arq.Worker"],
+    "dramatiq": ["dramatiq", "before_dramatiq", "--processes", "1", "--threads", "2"],
+}
+PACKAGES = {"celery": "celery[redis]", "rq": "rq", "arq": "arq", "dramatiq": "dramatiq[redis]"}
+
+
+def programs_of(name: str) -> Path:
+    """Return the directory of an environment with jobwire and this other system."""
+    made = EXAMPLES.parent / "build" / "migrating" / name
+    if not (made / "state").exists():
+        subprocess.run([sys.executable, "-m", "venv", "--clear", made], check=True)
+        install = [str(made / "bin" / "python"), "-m", "pip", "install", "--quiet"]
+        subprocess.run([*install, PACKAGES[name], "-e", f"{EXAMPLES.parent}[periodic]"], check=True)
+        (made / "state").touch()
+    return made / "bin"
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", WORKERS)
+def test_a_shop_migrates_while_both_queues_run(
+    tmp_path: Path, reaper: Reaper, server: Server, name: str
+) -> None:
+    directory = tmp_path / "migrating"
+    shutil.copytree(EXAMPLES / "migrating", directory)
+    programs = programs_of(name)
+    path = os.pathsep.join([str(programs), os.environ["PATH"]])
+    env = environment(
+        PATH=path, REDIS_URL=server.url, PYTHONPATH=str(directory), PYTHONUNBUFFERED="1"
+    )
+    log = directory / "log"
+
+    def start(*command: str, **more: str) -> subprocess.Popen[bytes]:
+        with log.open("ab") as output:
+            started = subprocess.Popen(
+                [programs / command[0], *command[1:]],
+                cwd=directory,
+                env=env | more,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+            )
+        reaper.watch(started.pid)
+        return started
+
+    def order(program: str) -> str:
+        """Place an order with this program, and return what has become of it at the end."""
+        assert start("python", program, "tea").wait(60) == 0
+        with closing(sqlite3.connect(directory / "shop.sqlite3")) as db:
+            key = db.execute("select max(id) from orders").fetchone()[0]
+            state = "select state from orders where id = ?"
+            wait_until(lambda: "archived" in db.execute(state, [key]).fetchone()[0], 90)
+            return str(db.execute(state, [key]).fetchone()[0])
+
+    workers = [command.format(url=server.url) for command in WORKERS[name]]
+    before = f"before_{name}.py"
+    running: list[subprocess.Popen[bytes]] = []
+    try:
+        running.append(start(*workers))
+        assert order(before) == f"shipped by {name}, archived"
+        end(running.pop())
+        running += [start("jobwire", "worker", "after:app"), start(*workers, MOVED="1")]
+        assert order(before) == "shipped by jobwire, archived"
+        end(running.pop())
+        assert order("after.py") == "shipped by jobwire, archived"
+        # Every minute, now by jobwire alone.
+        (directory / "report.txt").unlink(missing_ok=True)
+        wait_until((directory / "report.txt").exists, 90)
+        running[0].terminate()
+        assert running.pop().wait(60) == 0
+    except AssertionError as error:
+        raise AssertionError(f"{error}\n{log.read_text()}") from None
+    finally:
+        for process in running:
+            end(process)
+            reaper.release(process.pid)
