@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import threading
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,7 +22,8 @@ from jobwire.application.payload_maker import MAX_PAYLOAD_BYTES
 from jobwire.application.producer import make_producer, new_jid
 from jobwire.application.redis_url import find_address
 from jobwire.application.sharded import AsyncShardedClient, ClientOf, ShardedClient, ShardedProducer
-from jobwire.application.shards import TIMEOUT_S, Shards, named
+from jobwire.application.shards import TIMEOUT_S, Shards, is_shard_name, named
+from jobwire.connection.connect import safe_url
 from jobwire.errors import ConfigError
 from jobwire.protocol.arguments import StrictArgs
 from jobwire.protocol.normalize import AsyncClientMiddleware, ClientMiddleware
@@ -231,8 +233,9 @@ class Clients:
         buffer = self.buffer
         if redis in self.shards:
             settings["timeout"] = TIMEOUT_S
-            if buffer is not None and buffer.spool is not None:
-                buffer = replace(buffer, spool=Path(buffer.spool) / redis)
+        if redis and buffer is not None and buffer.spool is not None:
+            # The jobs that a process left there are written to this Redis, and to no other one.
+            buffer = replace(buffer, spool=Path(buffer.spool) / _directory_of(redis))
         return settings | {
             "location": redis,
             "namespace": self.namespace,
@@ -305,6 +308,14 @@ class Clients:
             clients = self._async_clients.pop(asyncio.get_running_loop(), {})
         for client in clients.values():
             await client.close()
+
+
+def _directory_of(redis: str) -> str:
+    """Return the name of the directory for the spool of a Redis, given by its name or URL."""
+    if is_shard_name(redis) and redis.strip("."):
+        return redis
+    shown = safe_url(redis) if "://" in redis else redis
+    return f"redis-{hashlib.sha256(shown.encode()).hexdigest()[:16]}"
 
 
 def _checked(redis: Mapping[Any, Any]) -> dict[str, str]:

@@ -25,7 +25,7 @@ from jobwire.protocol.keys import Keys
 from jobwire.protocol.placement import Home, Placement, check_placement, ranking
 from jobwire.protocol.wire import command, once
 
-__all__ = ["TIMEOUT_S", "Shards", "may_pass", "named"]
+__all__ = ["TIMEOUT_S", "Shards", "is_shard_name", "may_pass", "named"]
 
 TIMEOUT_S = 1.0  # for a connection to a shard, and for its reply
 SILENT_S = 0.25  # without any reply, after which a shard gets no jobs that others can take
@@ -34,6 +34,11 @@ FIRST_PAUSE_S, MAX_PAUSE_S = 0.1, 1.0  # between two looks at a shard that is aw
 
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,100}")
 _log = logging.getLogger("jobwire.client")
+
+
+def is_shard_name(name: str) -> bool:
+    """Return whether a shard may have a name."""
+    return _NAME.fullmatch(name) is not None
 
 
 def named(shards: Mapping[str, str] | Sequence[str] | None) -> dict[str, str]:
@@ -50,7 +55,7 @@ def named(shards: Mapping[str, str] | Sequence[str] | None) -> dict[str, str]:
         shards = {f"shard-{number}": url for number, url in enumerate(shards, start=1)}
     given: Mapping[Any, Any] = shards
     for name, url in given.items():
-        if not isinstance(name, str) or not _NAME.fullmatch(name):
+        if not isinstance(name, str) or not is_shard_name(name):
             raise ConfigError(
                 f"shards: {name!r} is not a name of letters, digits, '_', '.' and '-'"
             )

@@ -17,6 +17,7 @@ import pytest
 
 from harness.servers import Server, wait_until
 from jobwire import App, AsyncClient, BufferFull, Client, PushBuffer
+from jobwire.inspect import Inspector
 from tests.integration.clients import KINDS, Connect, Kind, connecting
 from tests.server_fixtures import ServerFactory
 from tests.workers import environment
@@ -260,6 +261,37 @@ def test_a_spool_survives_a_kill(server: Server, tmp_path: Path) -> None:
         len({json.loads(text)["jid"] for text in server.client().lrange("queue:default", 0, -1)})
         == 1_001
     )
+
+
+def test_each_redis_of_an_application_has_a_spool_of_its_own(
+    server: Server, tmp_path: Path
+) -> None:
+    """Jobs that a killed process left go to their Redis, whichever is asked first."""
+    urls = [f"{server.url.rpartition('/')[0]}/{db}" for db in range(4)]
+    named = {"mail": urls[1], "../a": urls[2]}
+    places = ["", *named, urls[3]]
+    spool = str(tmp_path / "spool")
+    program = f"""
+import os
+from jobwire import App, PushBuffer
+app = App({urls[0]!r}, redis={named}, buffer=PushBuffer(spool={spool!r}))
+for number, place in enumerate({places}):
+    app.client_of(place).push("A", [number])
+os.kill(os.getpid(), 9)
+"""
+    server.kill()
+    ended = subprocess.run([sys.executable, "-c", program], env=environment(), check=False)
+    assert ended.returncode == -signal.SIGKILL
+    server.start()
+    app = App(urls[0], redis=named, buffer=PushBuffer(spool=spool))
+    for number, place in enumerate(places):
+        app.client_of(place).push("A", [10 + number])
+    app.close()
+    for number, url in enumerate(urls):
+        with Inspector(url) as inspector:
+            found = [job.fields["args"] for job in inspector.jobs("default")]
+        assert sorted(found) == [[number], [10 + number]]
+    assert [path.name for path in tmp_path.iterdir()] == ["spool"]
 
 
 @pytest.mark.process
