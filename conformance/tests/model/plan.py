@@ -267,7 +267,7 @@ NOT_MODELLED = {
     "cancel": "it removes a job that waits, as an operator can, and the model has no operators",
     "lock": "it pushes, as a client does, and the model begins with jobs that are in Redis",
     **dict.fromkeys(
-        ("limit_take", "limit_free", "limit_rate"),
+        ("limit_take", "limit_free", "limit_rate", "limit_window"),
         "its keys are of an annex; it moves a job as a promotion does",
     ),
     "unlock": "it removes a job that waits, as an operator can, and the model has no operators",

@@ -27,21 +27,25 @@ class LimitState:
     Attributes:
         name: Its name.
         key: Its key; empty for none.
-        at_once: Number of jobs that may run at the same time; 0 for a rate.
-        rate: Number of jobs that may start in `per` seconds; 0 for a number of jobs at once.
+        at_once: Number of jobs that may run at the same time; 0 for a limit of another kind.
+        rate: Number of jobs that may start in `per` seconds; 0 for a limit of another kind.
+        window: Number of jobs that may start in any `per` seconds; 0 for a limit of another kind.
         per: Seconds.
-        burst: Number of jobs that may start together.
-        in_use: Costs of the slots that are taken; of a rate, of the tokens that are.
+        burst: Number of jobs that may start together, of a rate.
+        in_use: Costs of the slots that are taken; of a rate, of the tokens that are; of a window,
+            of the jobs that have started in the last `per` seconds.
         waiting: Number of jobs that wait.
-        free_in: Seconds until a job that comes now can start; None if no clock says it, because all
+        free_in: Seconds until a job that comes now can start, of a window as if each job that waits
+            had the cost 1; None if no clock says it, because all
             slots are taken, or other jobs wait for one.
-        holders: Ids of jobs that have slots, at most 10; a rate has none.
+        holders: Ids of jobs that have slots, at most 10; only `at_once` has them.
     """
 
     name: str
     key: str
     at_once: int
     rate: float
+    window: int
     per: float
     burst: int
     in_use: int
@@ -73,7 +77,7 @@ class JobLimit:
         limit: The limit.
         has_slot: True if the job has a slot, or one is kept for it.
         ahead: Number of jobs that wait before it; None if it does not wait.
-        starts_in: Of a job that waits for a rate, the seconds until it may start.
+        starts_in: Of a job that waits for a rate or a window, the seconds until it asks again.
     """
 
     limit: LimitState
@@ -159,6 +163,8 @@ def _limit(text: object) -> LimitOfJob | None:
 def _reads(keys: Keys, limit: LimitOfJob) -> Iterator[Command]:
     if limit.at_once:
         yield command("ZRANGE", keys.limit(limit.ident, "held"), 0, -1, "WITHSCORES")
+    elif limit.window:
+        yield command("ZRANGE", keys.limit(limit.ident, "starts"), 0, limit.window - 1)
     else:
         yield command("GET", keys.limit(limit.ident, "full"))
     yield command("ZCARD", keys.limit(limit.ident, "line"))
@@ -172,13 +178,20 @@ def _state(limit: LimitOfJob, used: object, waiting: int, now: int) -> LimitStat
         in_use = sum(whole(slot.partition(b":")[0]) for slot in slots)
         if in_use < limit.at_once and not waiting:
             free_in = 0.0
+    elif limit.window:
+        starts = [*_started(items(used), now - limit.per * 1e6)]
+        in_use = sum(cost for cost, _ in starts)
+        free_in = 0.0
+        if in_use + waiting >= limit.window:
+            age = (now - starts[0][1]) / 1e6 if starts else 0.0
+            free_in = limit.per * (1 + waiting // limit.window) - age
     else:
         interval = limit.per / limit.rate * 1e6
         full = max(whole(used) - now, 0) if isinstance(used, bytes) else 0
         in_use = min(math.ceil(full / interval), limit.burst)
         free_in = max(full - (limit.burst - 1) * interval, 0) / 1e6
     return LimitState(
-        *(limit.name, limit.key, limit.at_once, limit.rate, limit.per, limit.burst),
+        *(limit.name, limit.key, limit.at_once, limit.rate, limit.window, limit.per, limit.burst),
         in_use=in_use,
         waiting=waiting,
         free_in=free_in,
@@ -191,6 +204,14 @@ def _taken(held: Sequence[object], now: int) -> Iterator[bytes]:
     for slot, ends in zip(held[::2], held[1::2], strict=True):
         if isinstance(slot, bytes) and (score(ends) or 0) * 1000 > now:
             yield slot
+
+
+def _started(entries: Sequence[object], since: float) -> Iterator[tuple[int, int]]:
+    """Yield cost and microsecond of the starts in a window; a job that waits has no start."""
+    for entry in entries:
+        cost, start, *_ = entry.split(b":", 2) if isinstance(entry, bytes) else (b"", b"")
+        if whole(start) > since:
+            yield whole(cost), whole(start)
 
 
 def _holder(slot: bytes) -> str:

@@ -1,4 +1,4 @@
-"""Limits of jobs: so many at once, or so many in a time. [X-LIMIT-1]"""
+"""Limits of jobs: so many at once, in a time, or in any window of a time. [X-LIMIT-1]"""
 
 from __future__ import annotations
 
@@ -26,12 +26,13 @@ __all__ = [
     "script_free",
     "script_rate",
     "script_take",
+    "script_window",
 ]
 
 LIMIT: Final = "jw_limit"  # the payload field [X-LIMIT-2]
 SLOT_LEASE_S = 60.0  # of a slot whose process has died [X-LIMIT-4]
 LATE_S = 1.0  # after its reserved time, in which a job may start at least [X-LIMIT-9]
-MAX_SLOTS = 10_000
+MAX_SLOTS = 10_000  # also of the starts in a window, which are all kept
 MAX_NUMBER = 1_000_000_000
 MAX_KEY_BYTES = 100  # of the text of a key; a longer one is replaced by its digest
 
@@ -43,7 +44,7 @@ _encode = msgspec.json.Encoder(order="deterministic").encode
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """The limit of a job: `at_once` running jobs, or a `rate` of starts. [X-LIMIT-1]
+    """The limit of a job: `at_once` running jobs, a `rate`, or a `window` of starts. [X-LIMIT-1]
 
         @app.job(limit=Limit("mail-api", at_once=5))
         def send(user_id: int) -> None: ...
@@ -62,7 +63,9 @@ class Limit:
     at_once: int | None = None
     """Number of jobs that may run at the same time."""
     rate: float | None = None
-    """Number of jobs that may start in `per` seconds."""
+    """Number of jobs that may start in `per` seconds, and up to `burst` more after a quiet time."""
+    window: int | None = None
+    """Number of jobs that may start in any `per` seconds, whenever these begin."""
     per: float = 1.0
     """Seconds."""
     burst: int | None = None
@@ -78,12 +81,14 @@ class Limit:
         problem = ""
         if not _NAME.fullmatch(str(self.name)):
             problem = f"name {self.name!r} is not 1 to 100 letters, digits, '_', '.' and '-'"
-        elif (self.at_once is None) == (self.rate is None):
-            problem = "give one of at_once and rate"
+        elif [self.at_once, self.rate, self.window].count(None) != 2:
+            problem = "give one of at_once, rate and window"
         elif self.at_once is not None and not _is_whole(self.at_once, MAX_SLOTS):
             problem = f"at_once {self.at_once!r} is not a whole number from 1 to {MAX_SLOTS}"
         elif self.rate is not None and not _is_number(self.rate):
             problem = f"rate {self.rate!r} is not a number above 0 and up to {MAX_NUMBER}"
+        elif self.window is not None and not _is_whole(self.window, MAX_SLOTS):
+            problem = f"window {self.window!r} is not a whole number from 1 to {MAX_SLOTS}"
         elif not _is_number(self.per):
             problem = f"per {self.per!r} is not a number of seconds above 0 and up to {MAX_NUMBER}"
         elif self.burst is not None and not _is_whole(self.burst, MAX_NUMBER):
@@ -97,8 +102,8 @@ class Limit:
     @property
     def capacity(self) -> int:
         """The highest cost of a job."""
-        if self.at_once is not None:
-            return self.at_once
+        if self.rate is None:
+            return self.at_once or self.window or 0
         return self.burst or math.ceil(self.rate or 0)
 
 
@@ -108,10 +113,11 @@ class LimitOfJob(msgspec.Struct, frozen=True):
     Attributes:
         name: The name.
         key: Text of the key; empty for none.
-        at_once: Number of jobs at the same time; 0 for a rate.
-        rate: Number of starts in `per` seconds; 0 for a number of jobs at once.
+        at_once: Number of jobs at the same time; 0 for a limit of another kind.
+        rate: Number of starts in `per` seconds; 0 for a limit of another kind.
+        window: Number of starts in any `per` seconds; 0 for a limit of another kind.
         per: Seconds.
-        burst: Number of starts together.
+        burst: Number of starts together, of a rate.
         cost: Number of jobs that this job counts as.
     """
 
@@ -119,6 +125,7 @@ class LimitOfJob(msgspec.Struct, frozen=True):
     key: str = ""
     at_once: int = 0
     rate: float = 0.0
+    window: int = 0
     per: float = 1.0
     burst: int = 0
     cost: int = 1
@@ -127,6 +134,11 @@ class LimitOfJob(msgspec.Struct, frozen=True):
     def ident(self) -> str:
         """Name and key, as in the names of keys."""
         return f"{self.name}:{self.key}" if self.key else self.name
+
+    @property
+    def capacity(self) -> int:
+        """The highest cost of a job."""
+        return self.at_once or self.window or self.burst
 
     def slot(self, jid: str, token: str) -> str:
         """Return the member for a running job."""
@@ -137,6 +149,8 @@ class LimitOfJob(msgspec.Struct, frozen=True):
         members: dict[str, Any] = {"name": self.name, "key": self.key}
         if self.at_once:
             members["at_once"] = self.at_once
+        elif self.window:
+            members |= {"window": self.window, "per": self.per}
         else:
             members |= {"rate": self.rate, "per": self.per, "burst": self.burst}
         return _encode(members)
@@ -158,6 +172,8 @@ def described(item: Mapping[str, Any], limit: Limit) -> dict[str, Any]:
         )
     if limit.at_once is not None:
         field["at_once"] = limit.at_once
+    elif limit.window is not None:
+        field |= {"window": limit.window, "per": limit.per}
     else:
         field |= {"rate": limit.rate, "per": limit.per, "burst": limit.capacity}
     cost = limit.cost(*args) if callable(limit.cost) else limit.cost
@@ -178,14 +194,14 @@ def limit_of(value: object) -> LimitOfJob | None:
         return None
     if not _NAME.fullmatch(limit.name) or len(limit.key.encode()) > MAX_KEY_BYTES:
         return None
-    if limit.at_once:
-        fits = limit.rate == 0 and _is_whole(limit.at_once, MAX_SLOTS)
-        most = limit.at_once
+    if [bool(limit.at_once), bool(limit.rate), bool(limit.window)].count(True) != 1:
+        return None
+    if limit.rate:
+        fits = _is_number(limit.rate) and _is_whole(limit.burst, MAX_NUMBER)
     else:
-        fits = _is_number(limit.rate) and _is_number(limit.per)
-        fits = fits and _is_whole(limit.burst, MAX_NUMBER)
-        most = limit.burst
-    return limit if fits and _is_whole(limit.cost, most) else None
+        fits = _is_whole(limit.capacity, MAX_SLOTS)
+    fits = fits and (bool(limit.at_once) or _is_number(limit.per))
+    return limit if fits and _is_whole(limit.cost, limit.capacity) else None
 
 
 def script_take(
@@ -254,6 +270,19 @@ def script_rate(keys: Keys, limit: LimitOfJob, jid: str) -> Script:
         "limit_rate",
         [keys.limit(limit.ident, "full"), keys.limit(limit.ident, "line"), keys.limits],
         [jid, interval * limit.cost, fills, max(fills, LATE_S * 1e6), limit.text()],
+    )
+
+
+def script_window(keys: Keys, limit: LimitOfJob, jid: str) -> Script:
+    """Return the step that lets a job start within a window. [X-LIMIT-10] [X-LIMIT-11]
+
+    The reply is 0, or the microseconds that the job must wait.
+    """
+    micros = limit.per * 1e6
+    return Script(
+        "limit_window",
+        [keys.limit(limit.ident, "starts"), keys.limit(limit.ident, "line"), keys.limits],
+        [jid, limit.cost, limit.window, micros, max(micros, LATE_S * 1e6), limit.text()],
     )
 
 

@@ -4,22 +4,32 @@ from __future__ import annotations
 
 import asyncio
 import json
+import random
+import re
 import threading
 import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from functools import partial
+from heapq import heappop, heappush
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from starlette.testclient import TestClient
 
 from harness.servers import Server, wait_until
 from jobwire import App, InvalidJob, Limit, Snooze, testing
+from jobwire.connection.sync import SyncRedis
 from jobwire.errors import ConfigError
 from jobwire.inspect import AsyncInspector, Inspector
-from jobwire.protocol.limits import LimitOfJob, limit_of
+from jobwire.protocol import limits
+from jobwire.protocol.keys import Keys
+from jobwire.protocol.limits import LimitOfJob, limit_of, script_window
+from jobwire.protocol.wire import Batch, command, once
 from jobwire.web import Visitor, WebApp, hide_arguments
 from tests.integration.payloads import push_job
 from tests.workers import Workers, brisk, running
@@ -367,11 +377,20 @@ def now(client: Any) -> int:
 
 
 @pytest.mark.timing
+@pytest.mark.parametrize(
+    ("limit", "earliest"),
+    [
+        (Limit("api", rate=100, burst=20), lambda number: (number - 19) * 10_000),
+        (Limit("api", window=50, per=0.5), lambda number: number // 50 * 500_000),
+    ],
+    ids=["rate", "window"],
+)
 @FETCH
-def test_a_rate_is_kept(server: Server, fetch: str) -> None:
-    """X-LIMIT-8, X-LIMIT-9: in two workers, no more than the bucket gives, in order, none late."""
+def test_a_rate_is_kept(
+    server: Server, fetch: str, limit: Limit, earliest: Callable[[int], int]
+) -> None:
+    """X-LIMIT-8 to X-LIMIT-11: in two workers, no more than it gives, in order, none is lost."""
     client: Any = server.client()
-    limit = Limit("api", rate=100, burst=20)
 
     def make() -> App:
         app = App()
@@ -394,11 +413,49 @@ def test_a_rate_is_kept(server: Server, fetch: str) -> None:
         wait_until(lambda: clean(client), what="the bucket to be full")
     starts = sorted(map(int, client.lrange("starts", 0, -1)))
     for number, start in enumerate(starts):
-        assert start >= before + (number - 19) * 10_000
+        assert start >= before + earliest(number)
     order = list(map(int, client.lrange("order", 0, -1)))
     assert max(abs(place - number) for place, number in enumerate(order)) < 60
     assert client.get("stat:processed") == b"%d" % count
     assert not client.exists("retry", "dead")
+
+
+def test_no_window_sees_more_starts_than_the_limit(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """X-LIMIT-10, X-LIMIT-11: by the times of the steps; few others overtake a job that waits."""
+    monkeypatch.setattr(limits, "LATE_S", 60)  # a slow machine must not make a job lose its place
+    keys, limit = Keys(), LimitOfJob("api", window=6, per=0.1)
+    started: dict[str, tuple[int, int, int]] = {}  # time, number, cost
+
+    def ask(asker: int) -> None:
+        dice = random.Random(asker)
+        due = [(0.0, f"{asker}-{job}", dice.randint(1, 3)) for job in range(15)]
+        redis = redises[asker]
+        while due:
+            at, jid, cost = heappop(due)
+            while at + dice.random() * 0.02 > time.monotonic():
+                time.sleep(0.001)
+            step = script_window(keys, msgspec.structs.replace(limit, cost=cost), jid)
+            entries = command("ZRANGE", keys.limit("api", "starts"), 0, -1, "WITHSCORES")
+            wait, found = redis.run(once(Batch([step, entries], atomic=True)))
+            if wait:
+                heappush(due, (time.monotonic() + wait / 1e6, jid, cost))
+                continue
+            pairs = zip(found[::2], found[1::2], strict=True)
+            (own,) = (pair for pair in pairs if re.fullmatch(rb"\d:\d+:%b" % jid.encode(), pair[0]))
+            started[jid] = int(own[0].split(b":")[1]), int(own[1]), cost
+
+    with ExitStack() as stack:
+        redises = [stack.enter_context(closing(SyncRedis(server.url))) for _ in range(8)]
+        list(stack.enter_context(ThreadPoolExecutor(8)).map(ask, range(8)))
+    assert len(started) == 120
+    for at, number, cost in started.values():
+        others = [one for one in started.values() if at - 100_000 < one[0] <= at]
+        assert sum(one[2] for one in others) <= 6
+        assert all(
+            one[0] <= at - 100_000 for one in started.values() if one[1] <= number + cost - 7
+        )
 
 
 @pytest.mark.process
@@ -501,6 +558,10 @@ def test_jobs_in_memory_ignore_limits(mode: str) -> None:
         {"name": "api", "rate": 1, "burst": 0},
         {"name": "api", "rate": 1, "per": 0, "burst": 1},
         {"name": "api", "at_once": 1, "key": "x" * 101},
+        {"name": "api", "window": 1, "per": 0},
+        {"name": "api", "window": 10_001},
+        {"name": "api", "window": 2, "cost": 3},
+        {"name": "api", "window": 1, "rate": 1, "burst": 1},
     ],
 )
 def test_fields_without_sense_are_no_limit(value: object) -> None:
@@ -508,8 +569,10 @@ def test_fields_without_sense_are_no_limit(value: object) -> None:
     assert limit_of(value) is None
 
 
-def test_the_field_of_a_rate() -> None:
+def test_the_fields_of_a_rate_and_a_window() -> None:
     """X-LIMIT-2."""
+    field: dict[str, Any] = {"name": "api", "window": 3, "per": 60, "cost": 2}
+    assert limit_of(field) == LimitOfJob("api", window=3, per=60, cost=2)
     field = {"name": "api", "rate": 2.5, "per": 60, "burst": 3, "cost": 2, "new": 1}
     assert limit_of(field) == LimitOfJob("api", rate=2.5, per=60, burst=3, cost=2)
 
@@ -518,8 +581,10 @@ def test_the_field_of_a_rate() -> None:
     ("values", "problem"),
     [
         ({"name": "a b", "at_once": 1}, "name 'a b' is not 1 to 100 letters"),
-        ({"name": "api"}, "give one of at_once and rate"),
-        ({"name": "api", "at_once": 1, "rate": 1}, "give one of at_once and rate"),
+        ({"name": "api"}, "give one of at_once, rate and window"),
+        ({"name": "api", "at_once": 1, "rate": 1}, "give one of at_once, rate and window"),
+        ({"name": "api", "window": 1.5}, "window 1.5 is not a whole number from 1 to 10000"),
+        ({"name": "api", "window": 2, "cost": 3}, "cost 3 is not a whole number from 1 to 2"),
         ({"name": "api", "at_once": 0}, "at_once 0 is not a whole number from 1 to 10000"),
         ({"name": "api", "rate": 0}, "rate 0 is not a number above 0"),
         ({"name": "api", "rate": True}, "rate True"),
@@ -550,8 +615,8 @@ def test_people_see_who_has_the_slots_of_many_limits(server: Server) -> None:
     """
     client: Any = server.client()
     now = time.time()
-    limits = [LimitOfJob(f"l{number:04}", at_once=3) for number in range(1_000)]
-    client.zadd("jobwire:limits", {limit.text(): now for limit in limits} | {b"[": now})
+    known = [LimitOfJob(f"l{number:04}", at_once=3) for number in range(1_000)]
+    client.zadd("jobwire:limits", {limit.text(): now for limit in known} | {b"[": now})
     ends = now * 1000 + 60_000
     slots = {"1:first:t": ends, "1:a:b:t": ends, "1:ended:t": now * 1000 - 1000}
     client.zadd("jobwire:limit:l0500:held", slots)
@@ -575,19 +640,30 @@ def test_people_see_who_has_the_slots_of_many_limits(server: Server) -> None:
 
 
 def test_the_page_of_limits(server: Server) -> None:
-    """X-LIMIT-3: with its jobs and next start; a redaction hides the key, which has arguments."""
+    """X-LIMIT-3, X-LIMIT-10: with jobs and next start; a redaction hides the key, which has
+    arguments.
+    """
     client: Any = server.client()
     now = time.time()
     slots, rate = LimitOfJob("api", at_once=1), LimitOfJob("rows", '["ada"]', rate=1, burst=1)
     client.zadd("jobwire:limits", {slots.text(): now, rate.text(): now})
     client.zadd("jobwire:limit:api:held", {"1:abc:t": now * 1000 + 60_000})
     client.set('jobwire:limit:rows:["ada"]:full', f"{(now + 3600) * 1e6:.0f}")
+    window = LimitOfJob("bank", window=5, per=7200)
+    client.zadd("jobwire:limits", {window.text(): now})
+    starts = {f"2:{(now - 1800) * 1e6:.0f}:a": 0, f"3:{now * 1e6:.0f}:b": 2, "1::c:d": 5}
+    client.zadd("jobwire:limit:bank:starts", starts)
+    with Inspector(server.url) as inspector:
+        (shown,) = inspector.limit_page(wanted="bank").limits
+        assert (shown.window, shown.in_use, shown.waiting) == (5, 5, 0)
+        assert shown.free_in == pytest.approx(5400, abs=60)
     for redact, key in ((None, True), (hide_arguments, False), (lambda _, fields: fields, False)):
         app = WebApp(server.url, authorize=lambda _: Visitor("ada", "viewer"), redact=redact)
         with closing(app), TestClient(app) as pages:
             text = pages.get("/limits").text
             assert 'href="/jobs/abc"' in text
             assert "when a job ends" in text
+            assert "5 in any 2 h" in text
             assert "in 59 min" in text or "in 1 h" in text
             assert ("ada&#34;]" in text) == key
             assert "api" not in pages.get("/limits?name=ROW").text.partition("<table>")[2]

@@ -500,6 +500,8 @@ def limits(inspector: Inspector, limit: int) -> Table:
             clean(state.key or "-"),
             f"{state.at_once:,}"
             if state.at_once
+            else f"{state.window:,} in any {duration(state.per)}"
+            if state.window
             else f"{state.rate:g} in {duration(state.per)}, {state.burst:,} together",
             f"{state.in_use:,}",
             f"{state.waiting:,}",

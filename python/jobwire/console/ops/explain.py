@@ -467,7 +467,8 @@ def _limit(facts: JobFacts) -> Iterator[Reason]:
     elif one.starts_in is not None:
         yield Reason(
             "waits-for-limit",
-            f"It waits for limit {name}, which lets {limit.rate:g} jobs start in {limit.per:g} s; "
+            f"It waits for limit {name}, which lets {limit.rate or limit.window:g} jobs start in "
+            f"{'any ' if limit.window else ''}{limit.per:g} s; "
             f"it may start in {one.starts_in:,.1f} s.",
             f"wait; {look}",
         )

@@ -1,4 +1,4 @@
-"""Limits of jobs in a worker: the slots of the jobs that run here. [X-LIMIT-3] to [X-LIMIT-9]"""
+"""Limits of jobs in a worker: the slots of the jobs that run here. [X-LIMIT-3] to [X-LIMIT-11]"""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from jobwire.protocol.limits import (
     script_free,
     script_rate,
     script_take,
+    script_window,
 )
 from jobwire.protocol.outcome import Outcome
 from jobwire.protocol.payload import Job, edit
@@ -71,7 +72,8 @@ class Limits:
         if limit is None or jid is None:
             return None
         if not limit.at_once:
-            wait = self._redis.run(once(script_rate(self._keys, limit, jid))) / 1e6
+            ask = script_window if limit.window else script_rate
+            wait = self._redis.run(once(ask(self._keys, limit, jid))) / 1e6
             return self._wait(held, wait) if wait else None
         token = secrets.token_hex(6)
         step = script_take(self._keys, limit, jid, token, lease=self._lease)

@@ -220,6 +220,10 @@ def test_the_limit_of_a_job(operations: Operations, client: Any) -> None:
     client.zadd("jobwire:limit:api:line", {"late": (time.time() + 90) * 1e6})
     (late,) = sentences("late")
     assert late.startswith("It waits for limit api, which lets 2 jobs start in 60 s; it may start")
+    client.zadd("schedule", {limited("waits", window=3, per=60): time.time() + 90})
+    client.zadd("jobwire:limit:api:line", {"waits": (time.time() + 90) * 1e6})
+    (waits,) = sentences("waits")
+    assert waits.startswith("It waits for limit api, which lets 3 jobs start in any 60 s; it may")
     (comes,) = sentences("comes")
     assert comes.startswith("Limit api is reached, so it must wait for ")
 

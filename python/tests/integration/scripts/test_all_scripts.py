@@ -20,7 +20,7 @@ from jobwire.protocol.cancelling import cancel
 from jobwire.protocol.dead_set import DeadSetLimits
 from jobwire.protocol.groups import Start, script_start
 from jobwire.protocol.keys import Keys
-from jobwire.protocol.limits import LimitOfJob, script_free, script_rate, script_take
+from jobwire.protocol.limits import LimitOfJob, script_free, script_rate, script_take, script_window
 from jobwire.protocol.normalize import ReadyPayload
 from jobwire.protocol.outcome import NextJob, Outcome
 from jobwire.protocol.periodic import Tick
@@ -100,7 +100,7 @@ def unique_life(shell: Shell, keys: Keys) -> None:
 
 
 def limit_life(shell: Shell, keys: Keys) -> None:
-    """Take a slot, wait for it, get it; wait in another queue and in none; and keep a rate."""
+    """Take a slot, wait for it, get it; wait in another queue and in none; keep rate and window."""
     limit = LimitOfJob("api", at_once=1)
     waiting: dict[str | bytes, float] = {b"two": 4e9, b"three": 4e9}
     shell.plain.zadd(keys.schedule, waiting)
@@ -123,7 +123,14 @@ def limit_life(shell: Shell, keys: Keys) -> None:
     assert 0 < again < first <= 1_000_000 < second <= 2_000_000
     shell.plain.zadd(keys.limit("api", "line"), {"2": time.time() * 1e6 - 1})
     assert shell.run(one(script_rate(keys, rate, "2"))) == 0
-    shell.plain.delete(keys.schedule, keys.limits)
+    window = LimitOfJob("bank", window=1)
+    assert shell.run(one(script_window(keys, window, "1"))) == 0
+    first, again, second = (shell.run(one(script_window(keys, window, jid))) for jid in "223")
+    assert 0 < again <= first <= 1_000_000 < second <= 2_000_000
+    line = keys.limit("bank", "line")
+    shell.plain.zadd(line, {"2": 5})  # it was deleted long ago
+    assert 0 < shell.run(one(script_window(keys, window, "3"))) <= 2_000_000
+    shell.plain.delete(keys.schedule, keys.limits, line, keys.limit("bank", "starts"))
 
 
 def batch_life(shell: Shell, keys: Keys) -> None:

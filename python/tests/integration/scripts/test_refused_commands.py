@@ -220,7 +220,10 @@ ACTS: dict[str, Callable[[Shell], Op[Any]]] = {
     "periodic_migrate": a_move,
 }
 # These only read, or change no place of a job.
-WITHOUT_JOBS = {"forget", "limit_rate", "limit_take", "periodic_due", "periodic_look"}
+WITHOUT_JOBS = {
+    *("forget", "limit_rate", "limit_take", "limit_window"),
+    *("periodic_due", "periodic_look"),
+}
 SCRIPTS = {path.stem: path.read_text("utf-8") for path in resources.path("lua").glob("*.lua")}
 SCRIPT_OF = {"kill": "unlock", "kill_member": "batch_end"}  # others: finish
 CASES = [
