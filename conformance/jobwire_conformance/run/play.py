@@ -297,6 +297,8 @@ class Play:
         proxy = self._sandbox.driver_proxy if worker is None else worker.proxy
         if step["do"] == "kill" and worker is not None:
             worker.idle_expected = False
+        if worker is not None and step.get("reports"):
+            proxy = worker.reports
         proxy.add(self._rule(step, worker))
 
     def _heal(self, step: Mapping[str, Any]) -> None:

@@ -44,6 +44,7 @@ class SandboxWorker:
     Attributes:
         idle_expected: False after a signal to be quiet or to stop, or after a kill.
         log: Receives its output.
+        reports: Its proxy to the control Redis, for the reports of its jobs.
     """
 
     def __init__(
@@ -67,7 +68,7 @@ class SandboxWorker:
         self.concurrency = concurrency
         self.idle_expected = True
         self.log = log
-        self._control = control
+        self.reports = control
         self._history = history
         self._settings = settings
         self._keys = {f"{config.prefix}queue:{queue}".encode() for queue in self.queues}
@@ -91,7 +92,7 @@ class SandboxWorker:
         Raises:
             AdapterFault: A report breaks the rules for adapters.
         """
-        calls = self._control.snapshot()
+        calls = self.reports.snapshot()
         for call in calls[self._heard :]:
             if call.name == b"RPUSH" and call.words[1:2] and call.words[1].endswith(b":ev"):
                 self._events += [self._event(call, word) for word in call.words[2:]]
@@ -211,7 +212,7 @@ class SandboxWorker:
         """Kill the process, if it runs, and close its proxies."""
         self.group.kill()
         self.proxy.close()
-        self._control.close()
+        self.reports.close()
 
 
 def _is_private(call: Call) -> bool:
