@@ -23,6 +23,7 @@ from jobwire.application.call import Call
 from jobwire.application.config import MAX_WAIT_S
 from jobwire.application.current import current_job
 from jobwire.application.discovery import find_modules
+from jobwire.application.fetcher import FetcherFactory
 from jobwire.application.functions import check_function, place
 from jobwire.application.generation import GenerationSetting
 from jobwire.application.hooks import (
@@ -106,6 +107,8 @@ class App(Steps):
             worker` serves them all. Jobs with the same key of `unique` or `limit` go to one shard.
         placement: The shard of a job without a key: `spread` over those that answer, or by the
             `queue`, so that a queue is on one shard.
+        fetcher: Takes the jobs of workers in place of jobwire; see `jobwire.worker.Fetcher`. A
+            worker calls it for each capsule, with a `FetcherSetup`.
         imports: Names of modules that define jobs, like `shop.mail`. Every command that loads the
             application imports them; see also `autodiscover`.
         schedule: Name of the schedule of its periodic jobs. Applications that share a Redis need
@@ -118,6 +121,7 @@ class App(Steps):
 
     Attributes:
         jobs: Wire class to definition.
+        fetcher: Makes what takes the jobs of a worker; None: the setting `fetch` says it.
         imports: Names of modules that define jobs.
         schedule: Name of the schedule of its periodic jobs.
         periodic_entries: The periodic jobs that it defines; a worker writes them to Redis.
@@ -151,6 +155,7 @@ class App(Steps):
         redis: Mapping[str, str] | None = None,
         shards: Mapping[str, str] | Sequence[str] | None = None,
         placement: Placement = "spread",
+        fetcher: FetcherFactory | None = None,
         imports: Sequence[str] = (),
         schedule: str = "jobwire",
         **options: Unpack[Options],
@@ -186,6 +191,7 @@ class App(Steps):
         self.expired_handlers: list[ExpiredHandler] = []
         self.events = Events()
         self.jobs: dict[str, JobType[..., Any]] = {}
+        self.fetcher = fetcher
         self.imports = list(imports)
         self.schedule = schedule
         self.periodic_entries: list[PeriodicEntry] = []

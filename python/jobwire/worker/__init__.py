@@ -6,7 +6,16 @@ In boot order: `Launcher` owns all parts; the heartbeat keeps the lease and reco
 """
 
 from jobwire.application.config import CapsuleConfig, WorkerConfig
+from jobwire.application.fetcher import Fetcher, FetcherSetup, TakenJob
 from jobwire.worker.base.timings import Timings
 from jobwire.worker.process.launcher import Launcher
 
-__all__ = ["CapsuleConfig", "Launcher", "Timings", "WorkerConfig"]
+__all__ = [
+    "CapsuleConfig",
+    "Fetcher",
+    "FetcherSetup",
+    "Launcher",
+    "TakenJob",
+    "Timings",
+    "WorkerConfig",
+]

@@ -24,7 +24,7 @@ from jobwire.protocol.wire import Batch, Command, Script, Step, command, once
 from jobwire.worker.base.outage import next_pause
 from jobwire.worker.outcome.sink import OutcomeSink
 
-__all__ = ["ExecutionCounts", "ImmediateSink", "send_until_stored"]
+__all__ = ["ExecutionCounts", "ImmediateSink", "send_until_stored", "until_done"]
 
 _log = logging.getLogger("jobwire.worker")
 
@@ -156,24 +156,33 @@ def send_until_stored(
     deadline: float = math.inf,
     given_up: threading.Event | None = None,
 ) -> None:
-    """Send a step until Redis takes it. [RETRY-23]
+    """Send a step until Redis takes it; the rest is as in `until_done`. [RETRY-23]"""
+    until_done(lambda: redis.run(once(step)), complaint, deadline, given_up)
+
+
+def until_done(
+    attempt: Callable[[], object],
+    complaint: str,
+    deadline: float = math.inf,
+    given_up: threading.Event | None = None,
+) -> None:
+    """Repeat an attempt until it raises no `RedisTrouble`.
 
     Args:
-        redis: The server.
-        step: The step to send.
+        attempt: A call that may raise it.
         complaint: Text that is logged once, with the error.
         deadline: Monotonic time at which to give up.
         given_up: Ends the tries when it is set.
 
     Raises:
         Shutdown: `given_up` is set.
-        RedisTrouble: Redis did not take the step before the deadline.
+        RedisTrouble: No attempt succeeded before the deadline.
     """
     began = time.monotonic()
     reported = False
     while True:
         try:
-            redis.run(once(step))
+            attempt()
             return
         except RedisTrouble as error:
             now = time.monotonic()

@@ -31,7 +31,7 @@ def announce(launcher: Launcher, info: ServerInfo, source: str = "") -> None:
         "jobwire %s, process %s, %s fetch, %s, %s %s at %s%s",
         __version__,
         launcher.identity,
-        launcher.config.fetch,
+        launcher.fetch,
         counted(len(launcher.app.jobs), "job class"),
         info.product,
         info.version,

@@ -1,4 +1,4 @@
-"""The two modes of fetching: the parts of each, and their end. [FETCH-1] [REL-1]"""
+"""The modes of fetching: the parts of each, and their end. [FETCH-1] [REL-1]"""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 
+from jobwire.application.fetcher import Fetcher, FetcherFactory, FetcherSetup
 from jobwire.connection.sync import SyncRedis
 from jobwire.protocol.dead_set import DeadSetLimits
 from jobwire.protocol.keys import Keys
@@ -23,8 +24,9 @@ from jobwire.worker.outcome.immediate_sink import ExecutionCounts, ImmediateSink
 from jobwire.worker.outcome.outbox import Outbox
 from jobwire.worker.outcome.sink import OutcomeSink
 from jobwire.worker.outcome.writer import OutcomeWriter
+from jobwire.worker.process.custom_fetch import AcknowledgingSink, CustomSource
 
-__all__ = ["BasicMode", "FetchMode", "ReliableMode"]
+__all__ = ["BasicMode", "CustomMode", "FetchMode", "ReliableMode"]
 
 _log = logging.getLogger("jobwire.worker")
 
@@ -90,6 +92,46 @@ class BasicMode(FetchMode):
     def give_up(self) -> None:
         """End the attempts to store outcomes, which have no time limit."""
         self._sink.give_up()
+
+
+class CustomMode(FetchMode):
+    """The application takes the jobs, and ends them after their outcome is stored."""
+
+    def __init__(
+        self,
+        redis: SyncRedis,
+        keys: Keys,
+        timings: Timings,
+        dead_limits: Callable[[], DeadSetLimits],
+        counts: ExecutionCounts,
+        make_fetcher: FetcherFactory,
+        url: str,
+    ) -> None:
+        self._make_fetcher = make_fetcher
+        self._url = url
+        self._namespace = keys.namespace
+        self._timings = timings
+        self._fetchers: list[Fetcher] = []
+        self._sink = self.sink = AcknowledgingSink(
+            redis, keys, counts=counts, dead_limits=dead_limits, flush_log=joblog.flush
+        )
+
+    def make_source(self, order: QueueOrder, slots: int) -> JobSource:
+        """Return a source whose threads wait in a fetcher of their own."""
+        setup = FetcherSetup(
+            url=self._url, namespace=self._namespace, queues=order.weights, concurrency=slots
+        )
+        self._fetchers.append(fetcher := self._make_fetcher(setup))
+        return CustomSource(fetcher, slots, self._timings)
+
+    def give_up(self) -> None:
+        """End the attempts to store outcomes, which have no time limit."""
+        self._sink.give_up()
+
+    def close(self) -> None:
+        """Free the connections of the fetchers."""
+        for fetcher in self._fetchers:
+            fetcher.close()
 
 
 class ReliableMode(FetchMode):

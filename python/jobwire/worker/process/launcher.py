@@ -58,7 +58,7 @@ from jobwire.worker.fetch.other_pauses import OtherPauses
 from jobwire.worker.outcome.ended_progress import EndedProgress
 from jobwire.worker.outcome.immediate_sink import ExecutionCounts
 from jobwire.worker.process.capsule import Capsule
-from jobwire.worker.process.fetch_mode import BasicMode, FetchMode, ReliableMode
+from jobwire.worker.process.fetch_mode import BasicMode, CustomMode, FetchMode, ReliableMode
 from jobwire.worker.process.progress import Part, Progress
 
 if TYPE_CHECKING:
@@ -101,6 +101,7 @@ class Launcher:
         self.app = app
         self.config = config
         self._timings = timings
+        self.fetch: str = config.fetch
         hostname = os.environ.get("DYNO") or socket.gethostname()
         self.identity = f"{hostname}:{os.getpid()}:{secrets.token_hex(6)}"
         self._producer = make_producer(app.namespace, app.generation, app.strict_args, ())
@@ -117,18 +118,22 @@ class Launcher:
         pauses = None
         if config.honour_paused == "pro":
             pauses = OtherPauses(self._redis, self._keys.pro_paused)
-        common = (self._redis, self._keys, timings, self._dead_limits, self._counts, pauses)
-        self._mode: FetchMode = (
-            BasicMode(*common)
-            if config.fetch == "basic"
-            else ReliableMode(
+        common = (self._redis, self._keys, timings, self._dead_limits, self._counts)
+        self._mode: FetchMode
+        if app.fetcher is not None:
+            self.fetch = "custom"
+            self._mode = CustomMode(*common, app.fetcher, self._redis.url)
+        elif config.fetch == "basic":
+            self._mode = BasicMode(*common, pauses)
+        else:
+            self._mode = ReliableMode(
                 *common,
+                pauses,
                 identity=self.identity,
                 ticker=self._ticker,
                 renew_lease=lambda: self._heartbeat.beat(),
                 taken=self._taken,
             )
-        )
         self._metrics = Metrics()
         self._flushing = threading.Lock()  # `_metrics` must not be flushed by two threads at a time
         self._loop = AsyncLoop(on_broken)
@@ -301,7 +306,7 @@ class Launcher:
             info = _patiently(self.check_server, (NoReply,))
             for warning in info.warnings:
                 _log.warning(warning)
-            if self.config.fetch == "reliable":
+            if self.fetch == "reliable":
                 self._warn_of_refused()
             if info.restored:
                 self._heartbeat.doubt_leases("Redis has restarted with its data")
