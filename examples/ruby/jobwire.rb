@@ -1,29 +1,47 @@
 # frozen_string_literal: true
 #
-# Unique jobs for Sidekiq 6.4 to 8, which share their locks with jobwire and with every other
-# implementation of spec/unique.md. Copy this file into a Rails application, for example to lib/, and
-# load it where Sidekiq is configured:
+# Unique jobs, limits and batches for Sidekiq 6.4 to 8, which share their keys with jobwire and with
+# every other implementation of spec/unique.md, spec/limits.md and spec/batches.md. Copy this file into
+# a Rails application, for example to lib/; for limits and batches also the files of lua/ of the
+# specification, to a directory lua beside it. Load it where Sidekiq is configured:
 #
 #   Sidekiq.configure_client { |config| Jobwire.install(config) }
 #   Sidekiq.configure_server { |config| Jobwire.install(config) }
 #
-# A job class then says what is unique about it:
+# A job class then says what is unique about it, and its limit:
 #
 #   class SyncJob
 #     include Sidekiq::Job
-#     sidekiq_options jw_unique: {seconds: 3600}
+#     sidekiq_options jw_unique: {seconds: 3600}, jw_limit: {name: "api", at_once: 5, by: [0]}
 #
 #   seconds    bound of the lock
 #   scope      until_done (default), until_start, while_running, for_time
 #   by         positions of the arguments in the key, or a Proc that gets the arguments
 #   duplicate  raise (default): Jobwire::DuplicateJob; drop: perform_async returns nil
 #
-# The push takes the lock and writes the job in one step; perform_async returns the id, perform_bulk
-# nil for each unique job. Sidekiq acknowledges a job before it runs, so its end releases the lock in
-# a second step: a crash leaves the lock to its bound, and so does a deletion on Sidekiq's page.
+#   name       of the limit, which all jobs with this name and key share
+#   at_once    so many may run at the same time; or instead
+#   rate, per, burst    so many may start in `per` seconds, so many together after a quiet time
+#   window, per         so many may start in any `per` seconds
+#   cost       number of jobs that one counts as, or a Proc that gets the arguments
+#
+# Jobs that are enqueued in the block of a batch are its members; each callback is one job:
+#
+#   batch = Jobwire::Batch.open(on_success: [PublishJob, 7], on_death: [AlertJob]) do
+#     100.times { |picture| ResizeJob.perform_async(picture) }
+#   end
+#   batch.cancel
+#   Jobwire::Batch.current&.jobs { ResizeJob.perform_async(101) } # in a member
+#
+# The push takes the lock, or enters the member, and writes the job in one step; perform_async returns
+# the id, perform_bulk nil for each job of that kind. Sidekiq acknowledges a job before it runs, so its
+# end releases the lock, frees the slot and ends the member in a second step: a crash leaves the lock
+# to its bound, the slot to its lease of a minute, and the batch open. A deletion on Sidekiq's page
+# releases no lock and ends no member.
 
 require "digest"
 require "json"
+require "securerandom"
 require "sidekiq"
 
 module Jobwire
@@ -81,6 +99,239 @@ module Jobwire
     end
   end
 
+  # At most so many jobs at once, or so many starts in a time.
+  module Limit
+    FIELD = "jw_limit"
+    LEASE = 60_000 # milliseconds
+    RENEWED = 20 # seconds between two renewals of the leases
+    LONGEST = 300 # seconds of a wait if no slot becomes free
+    @slots = {}
+    @lock = Mutex.new
+
+    class << self
+      # The field of X-LIMIT-2, from what the class says. A job that comes back from retry or schedule
+      # has its field already, and only the name of its class: a wrong limit must not lose it.
+      def described(job_class, wish, args)
+        limit = wish.transform_keys(&:to_s)
+        if (by = limit.delete("by"))
+          text = Key.text(by.respond_to?(:call) ? by.call(*args) : by.map { |at| args[at] })
+          limit["key"] = (text.bytesize <= 100) ? text : Digest::SHA256.hexdigest(text)
+        end
+        limit["cost"] = limit["cost"].call(*args) if limit["cost"].respond_to?(:call)
+        limit["per"] ||= 1 unless limit["at_once"]
+        limit["burst"] ||= limit["rate"].ceil if limit["rate"].is_a?(Numeric)
+        return limit if of({FIELD => limit}) || !job_class.is_a?(Class)
+        raise ArgumentError, "#{job_class}: jw_limit #{limit} is not a limit; see the head of jobwire.rb"
+      end
+
+      # The limit that a payload describes, or nil.
+      def of(job)
+        limit = job[FIELD]
+        return unless limit.is_a?(Hash) && /\A[A-Za-z0-9_.-]{1,100}\z/.match?(limit["name"].to_s)
+        return unless limit.fetch("key", "").then { |key| key.is_a?(String) && key.bytesize <= 100 }
+        return unless limit.values_at("at_once", "window", "rate").compact.one?
+        return unless limit["at_once"] || [limit["per"], limit["rate"] || 1].all? { |one| number?(one) }
+        most = limit.values_at("at_once", "window", "burst").compact.first
+        return unless most.is_a?(Integer) && most.between?(1, limit["rate"] ? 1_000_000_000 : 10_000)
+        limit if limit.fetch("cost", 1).then { |cost| cost.is_a?(Integer) && cost.between?(1, most) }
+      end
+
+      # Runs the job, or lets it wait in the schedule. [X-LIMIT-3] to [X-LIMIT-11]
+      def within(job, queue, &run)
+        limit = of(job)
+        return yield unless limit
+        token = SecureRandom.hex(6)
+        seconds = limit["at_once"] ? take(limit, job["jid"], token) : ask(limit, job["jid"])
+        return wait(limit, job, queue, seconds) if seconds.positive?
+        limit["at_once"] ? hold(limit, job["jid"], token, queue, &run) : yield
+      end
+
+      private
+
+      def number?(value) = value.is_a?(Numeric) && value.positive? && value <= 1_000_000_000
+
+      def cost(limit) = limit.fetch("cost", 1)
+
+      def keys(limit, *parts)
+        name = [limit["name"], limit["key"]].compact.reject(&:empty?).join(":")
+        parts.map { |part| "jobwire:limit:#{name}:#{part}" }
+      end
+
+      def text(limit)
+        members = {"key" => "", **limit.slice("name", "key", "at_once", "rate", "window", "per", "burst")}
+        %w[rate per].each { |one| members[one] = members[one].to_f if members[one] }
+        JSON.generate(members.sort.to_h)
+      end
+
+      def take(limit, jid, token, renew: 0)
+        words = [renew, cost(limit), jid, token, limit["at_once"], LEASE, text(limit)]
+        taken = Jobwire.script("limit_take", [*keys(limit, "held", "line", "jobs"), "jobwire:limits"], words)
+        (taken == 1) ? 0 : LONGEST
+      end
+
+      def ask(limit, jid)
+        micros = limit["per"] * 1e6
+        if limit["window"]
+          words = [jid, cost(limit), limit["window"], micros, [micros, 1e6].max]
+        else
+          gains = micros / limit["rate"]
+          fills = gains * limit["burst"]
+          words = [jid, gains * cost(limit), fills, [fills, 1e6].max]
+        end
+        name, state = limit["window"] ? %w[limit_window starts] : %w[limit_rate full]
+        Jobwire.script(name, [*keys(limit, state, "line"), "jobwire:limits"], [*words, text(limit)]) / 1e6
+      end
+
+      def hold(limit, jid, token, queue)
+        @lock.synchronize do
+          @slots[token] = [limit, jid]
+          @renewer = Thread.new { renew } unless @renewer&.alive?
+        end
+        yield
+      ensure
+        @lock.synchronize { @slots.delete(token) }
+        free(limit, queue, slot: "#{cost(limit)}:#{jid}:#{token}")
+      end
+
+      def renew
+        loop do
+          sleep RENEWED
+          @lock.synchronize { @slots.to_a }.each { |token, (limit, jid)| take(limit, jid, token, renew: 1) }
+        rescue => error
+          Sidekiq.logger.warn("slots of limits are not renewed: #{error.message}")
+        end
+      end
+
+      def wait(limit, job, queue, seconds)
+        member = JSON.generate(job.merge("queue" => queue))
+        Jobwire.redis("ZADD", "schedule", (Time.now.to_f + seconds).to_s, member)
+        place = "#{cost(limit)}:#{queue.bytesize}:#{queue}#{member}"
+        free(limit, queue, jid: job["jid"], place: place) if limit["at_once"]
+      end
+
+      def free(limit, queue, slot: "", jid: "", place: "")
+        places = [*keys(limit, "held", "line", "jobs"), "schedule", "queues", "queue:#{queue}"]
+        Jobwire.script("limit_free", places, [slot, limit["at_once"], LEASE, queue, jid, place])
+      end
+    end
+  end
+
+  class BatchEnded < StandardError; end
+
+  # Jobs that belong together, and the jobs that follow their end.
+  class Batch
+    FIELD = "jw_batch"
+    CALLBACK = "jw_callback"
+    EVENTS = %i[on_success on_complete on_death].freeze
+    MAKE = 'redis.call("HSET", KEYS[1], unpack(ARGV)) return redis.call("EXPIRE", KEYS[1], 2592000)'
+
+    attr_reader :id, :queue
+
+    class << self
+      # Makes a batch; the jobs that the block enqueues are its members. [X-BATCH-1] [X-BATCH-4]
+      def open(description: "", **callbacks)
+        unknown = callbacks.keys - EVENTS
+        raise ArgumentError, "#{unknown.first} is no callback; give #{EVENTS.join(", ")}" if unknown.any?
+        id = SecureRandom.hex(12)
+        made = callbacks.transform_values { |(job_class, *args)| payload { job_class.perform_async(*args) } }
+        queues = made.values.map { |job| job["queue"] }.uniq
+        raise ArgumentError, "callbacks in the queues #{queues.join(", ")}; give them one" if queues.size > 1
+        batch = new(id, queues.first || "default")
+        batch.make(made, description)
+        begin
+          batch.jobs { yield batch }
+        rescue Exception # also of a stop: a batch that is not closed never ends
+          batch.cancel
+          raise
+        end
+        batch.finish("closed")
+        batch
+      end
+
+      # The batch of the job that runs in this thread, or of its callback; or nil.
+      def current = Thread.current[:jobwire_batch]
+
+      # The batch that a field names, or nil.
+      def named(field)
+        return unless field.is_a?(Hash) && field["queue"].is_a?(String) && !field["queue"].empty?
+        new(field["id"], field["queue"]) if /\A[0-9A-Za-z_-]{1,64}\z/.match?(field["id"].to_s)
+      end
+
+      # Ends a member that died.
+      def dead(job) = named(job[FIELD])&.finish("dead", job["jid"])
+
+      # Lets `taker` have the jobs that the block enqueues.
+      def giving(taker)
+        before, Thread.current[:jobwire_taker] = Thread.current[:jobwire_taker], taker
+        yield
+      ensure
+        Thread.current[:jobwire_taker] = before
+      end
+
+      # Runs a job, unless its batch was cancelled, and ends it if it succeeds. [X-BATCH-5] [X-BATCH-7]
+      def around(job)
+        batch = named(job[FIELD])
+        return batch.finish("dropped", job["jid"]) if batch&.cancelled?
+        Thread.current[:jobwire_batch] = batch || named(job[CALLBACK])
+        result = yield
+        batch&.finish("done", job["jid"])
+        result
+      ensure
+        Thread.current[:jobwire_batch] = nil
+      end
+
+      private
+
+      def payload(&block)
+        jobs = []
+        giving(->(job, _queue) { jobs << job }, &block)
+        jobs.first || raise(ArgumentError, "client middleware stopped a callback; let it pass")
+      end
+    end
+
+    def initialize(id, queue)
+      @id = id
+      @queue = queue
+    end
+
+    # The jobs that the block enqueues become members. [X-BATCH-2] [X-BATCH-3]
+    def jobs(&block)
+      Batch.giving(method(:add), &block)
+      self
+    end
+
+    # Drops the members that have not begun, and all callbacks.
+    def cancel = finish("cancelled") == 1
+
+    def cancelled? = Jobwire.redis("HGET", key, "state") == "cancelled"
+
+    def make(callbacks, description)
+      words = ["state", "open", "created_at", Time.now.to_f, "total", 0, "queue", queue, "description", description]
+      callbacks.each do |on, job|
+        words << on.to_s << JSON.generate(job.merge(CALLBACK => {"id" => id, "queue" => queue, "on" => on.to_s}))
+      end
+      Jobwire.redis("EVAL", MAKE, 1, key, *words.map(&:to_s))
+    end
+
+    def finish(how, jid = "")
+      Jobwire.script("batch_end", [*keys, "queue:#{queue}", "queues"], [how, jid, queue, Jobwire.now.to_s, "", 0, "", 0])
+    end
+
+    private
+
+    def key = "jobwire:batch:#{id}"
+
+    def keys = [key, "#{key}:open", "#{key}:failed"]
+
+    def add(job, queue)
+      job[FIELD] = {"id" => id, "queue" => self.queue}
+      text = JSON.generate(job.merge("enqueued_at" => Jobwire.now))
+      state = Jobwire.script("batch_add", ["queues", *keys, "queue:#{queue}"], [queue, text, job["jid"]])
+      return if %w[open closed].include?(state)
+      raise BatchEnded, "batch #{id} is #{state.empty? ? "gone" : state}; push the job without it"
+    end
+  end
+
   # KEYS: lock, place, queues. ARGV: id, PX or PXAT, milliseconds, payload, queue (empty: it is
   # scheduled, or only locked), score (empty: not scheduled). Returns the id of another holder, or "".
   LOCK = <<~LUA
@@ -103,7 +354,10 @@ module Jobwire
       config.client_middleware { |chain| chain.add(ClientMiddleware) }
       return unless config.respond_to?(:server_middleware)
       config.server_middleware { |chain| chain.add(ServerMiddleware) }
-      config.death_handlers << ->(job, _error) { release(job, "until_done") }
+      config.death_handlers << lambda do |job, _error|
+        release(job, "until_done")
+        Batch.dead(job)
+      end
     end
 
     # The fields of the lock that a payload describes, or nil.
@@ -127,30 +381,56 @@ module Jobwire
       redis("EVAL", LOCK, 3, *keys, job["jid"], *bound, text, queue, score)
     end
 
+    # Runs a script of the directory lua.
+    def script(name, keys, words)
+      text = (@scripts ||= {})[name] ||= File.read(File.join(__dir__, "lua", "#{name}.lua"))
+      redis("EVALSHA", Digest::SHA1.hexdigest(text), keys.size, *keys, *words)
+    rescue => error
+      raise unless error.message.start_with?("NOSCRIPT")
+      redis("EVAL", text, keys.size, *keys, *words)
+    end
+
     def redis(*command) = Sidekiq.redis { |connection| connection.call(*command) }
 
     def now = (Sidekiq::VERSION.to_i >= 8) ? (Time.now.to_f * 1000).to_i : Time.now.to_f
   end
 
   class ClientMiddleware
-    def call(_class, job, queue, _pool)
+    def call(job_class, job, queue, _pool)
+      limit = job[Limit::FIELD]
+      job[Limit::FIELD] = Limit.described(job_class, limit, job["args"]) if limit.is_a?(Hash)
+      duplicate = describe(job, queue)
+      taker = Thread.current[:jobwire_taker]
+      return yield unless duplicate || taker
+      if taker
+        problem = "takes its lock with the push" if duplicate
+        problem = "is scheduled" if job["at"]
+        raise ArgumentError, "#{job["class"]} #{problem}; enqueue it outside of the batch" if problem
+        taker.call(job, queue)
+      else
+        holder = push(job, queue)
+        raise DuplicateJob.new(job, holder) if holder != "" && duplicate == "raise"
+        return if holder != ""
+      end
+      Thread.current[:jobwire_pushed] = job["jid"]
+      nil # it is written: Sidekiq must not write it again
+    end
+
+    private
+
+    # Describes the lock; returns what a duplicate gets, or nil if the push takes no lock.
+    def describe(job, queue)
       wish = job[FIELD]
       # A job that comes back from retry or schedule has its lock already.
-      return yield if !wish.is_a?(Hash) || Jobwire.lock(job)
+      return if !wish.is_a?(Hash) || Jobwire.lock(job)
       wish = wish.transform_keys(&:to_s)
       scope = wish.fetch("scope", "until_done").to_s
       by = wish["by"]
       value = by.respond_to?(:call) ? by.call(*job["args"]) : by&.map { |at| job["args"][at] } || job["args"]
       digest = Key.digest(job["class"].to_s, queue, value)
       job[FIELD] = {"digest" => digest, "scope" => scope, "seconds" => wish.fetch("seconds")}
-      return yield if scope == "while_running"
-      holder = push(job, queue)
-      raise DuplicateJob.new(job, holder) if holder != "" && wish.fetch("duplicate", "raise").to_s == "raise"
-      Thread.current[:jobwire_pushed] = job["jid"] if holder == ""
-      nil # it is written: Sidekiq must not write it again
+      wish.fetch("duplicate", "raise").to_s unless scope == "while_running"
     end
-
-    private
 
     def push(job, queue)
       if (at = job["at"])
@@ -162,21 +442,30 @@ module Jobwire
   end
 
   class ServerMiddleware
-    def call(_instance, job, queue)
+    def call(_instance, job, queue, &run)
+      Limit.within(job, queue) { locked(job, queue, &run) }
+    end
+
+    private
+
+    def locked(job, queue, &run)
       scope = Jobwire.lock(job)&.fetch("scope", nil)
       Jobwire.release(job, scope) if scope == "until_start"
       return put_off(job, queue) if scope == "while_running" && Jobwire.take(job) != ""
       begin
-        result = yield
+        result = Batch.around(job, &run)
       rescue => error
-        Jobwire.release(job, scope) if scope == "while_running" || job["retry"] == false
+        ends = job["retry"] == false && !interrupted?(error)
+        Jobwire.release(job, scope) if scope == "while_running" || ends
+        Batch.dead(job) if ends
         raise error
       end
       Jobwire.release(job, scope) if %w[until_done while_running].include?(scope)
       result
     end
 
-    private
+    # An iterable job that is interrupted goes on later.
+    def interrupted?(error) = defined?(Sidekiq::Job::Interrupted) && error.is_a?(Sidekiq::Job::Interrupted)
 
     # Without counting it as a failure. [X-UNIQ-9] [X-TIME-4]
     def put_off(job, queue)

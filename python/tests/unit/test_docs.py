@@ -218,7 +218,10 @@ ELSEWHERE = {
     ("SPEC.md", "mermaid"): "a drawing",
     ("SPEC.md", "text"): "the shape of a requirement",
     ("docs/how-to/implementing.md", "redis-cli"): "acceptance/test_implementing.py",
-    ("docs/how-to/unique.md", "ruby"): "interop/test_ruby_side.py",
+    **dict.fromkeys(
+        ((f"docs/how-to/{page}.md", "ruby") for page in ("unique", "limits", "batches")),
+        "interop/test_ruby_side.py",
+    ),
 }
 
 
