@@ -67,8 +67,11 @@ elseif KEYS[6] then
   end
 end
 -- pcall: a lock of another type must not undo the removal.
-if lock and redis.pcall("GET", KEYS[lock]) == jid then
+local holder = lock and redis.pcall("GET", KEYS[lock])
+if holder == jid then
   redis.pcall("UNLINK", KEYS[lock])
+elseif type(holder) == "table" then -- a hash, as sidekiq-unique-jobs has
+  redis.pcall("HDEL", KEYS[lock], jid)
 end
 if KEYS[9] then
   -- pcall: a result that cannot be written must not undo the removal.

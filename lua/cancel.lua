@@ -1,5 +1,5 @@
 -- cancel.lua: remove a cancelled job from the place where it waits, and keep its result.
--- [X-CANCEL-4] [X-CANCEL-5] [X-RESULT-2] [X-UNIQ-8]
+-- [X-CANCEL-4] [X-CANCEL-5] [X-RESULT-2] [X-UNIQ-8] [X-ADDON-7]
 -- KEYS[1]  queue list, or schedule or retry set    KEYS[2]  result of the job
 -- KEYS[3]  sorted set of cancelled jobs: id -> when    KEYS[4]  state of an iteration
 -- KEYS[5]  lock to release if the job has it; without it none
@@ -19,8 +19,11 @@ if removed == 1 then
   end
   redis.pcall("ZREM", KEYS[3], ARGV[2])
   redis.pcall("DEL", KEYS[4])
-  if KEYS[5] and redis.pcall("GET", KEYS[5]) == ARGV[2] then
+  local holder = KEYS[5] and redis.pcall("GET", KEYS[5])
+  if holder == ARGV[2] then
     redis.pcall("UNLINK", KEYS[5])
+  elseif type(holder) == "table" then -- a hash, as sidekiq-unique-jobs has
+    redis.pcall("HDEL", KEYS[5], ARGV[2])
   end
 end
 return removed

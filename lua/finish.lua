@@ -1,5 +1,5 @@
 -- finish.lua: end held jobs, store each in one place or none, with result, lock, next job and batch.
--- [REL-2] [REL-10] [REL-15] [REL-23] [REL-24] [RETRY-9] [DEAD-1] [DEAD-2] [DEAD-3] [ITER-4] [KEY-1] [STAT-1] [STAT-2] [X-RESULT-2] [X-RESULT-8] [X-TIME-2] [X-TIME-3] [X-TIME-4] [X-CANCEL-5] [X-UNIQ-7] [X-BATCH-5] [X-BATCH-8]
+-- [REL-2] [REL-10] [REL-15] [REL-23] [REL-24] [RETRY-9] [DEAD-1] [DEAD-2] [DEAD-3] [ITER-4] [KEY-1] [STAT-1] [STAT-2] [X-RESULT-2] [X-RESULT-8] [X-TIME-2] [X-TIME-3] [X-TIME-4] [X-CANCEL-5] [X-UNIQ-7] [X-ADDON-4] [X-BATCH-5] [X-BATCH-8]
 -- KEYS[1]  private hash of the process
 -- KEYS[2]  the place: a queue list, or the retry set, schedule, dead set or set of JSON that is not
 --          an object [EXEC-4]: member = payload, score = due time or time of death
@@ -146,8 +146,13 @@ for i = 8, #ARGV, words do
     if result > 0 then
       redis.pcall("SET", KEYS[result], ARGV[i + 5], "EX", ARGV[i + 4])
     end
-    if lock > 0 and redis.pcall("GET", KEYS[lock]) == ARGV[i + 6] then
-      redis.pcall("UNLINK", KEYS[lock])
+    if lock > 0 then
+      local holder = redis.pcall("GET", KEYS[lock])
+      if holder == ARGV[i + 6] then
+        redis.pcall("UNLINK", KEYS[lock])
+      elseif type(holder) == "table" then -- a hash, as sidekiq-unique-jobs has
+        redis.pcall("HDEL", KEYS[lock], ARGV[i + 6])
+      end
     end
     if any_returned then
       local digest = redis.sha1hex(fetched)

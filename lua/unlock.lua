@@ -1,5 +1,5 @@
 -- unlock.lua: release the lock of a unique job, and before that remove or kill the job.
--- [X-UNIQ-7] [X-UNIQ-8]
+-- [X-UNIQ-7] [X-UNIQ-8] [X-ADDON-3] [X-ADDON-7]
 -- KEYS[1]  lock    KEYS[2]  queue list, or sorted set; without it nothing is removed
 -- KEYS[3]  dead set, which the job moves to from a sorted set; without it it is deleted
 -- ARGV[1]  id of the job, which must have the lock    ARGV[2]  payload (exact bytes)
@@ -36,8 +36,11 @@ elseif KEYS[2] then
   end
 end
 -- pcall: a lock of another type must not undo the removal.
-if redis.pcall("GET", KEYS[1]) == ARGV[1] then
+local holder = redis.pcall("GET", KEYS[1])
+local released = holder == ARGV[1]
+if released then
   redis.pcall("UNLINK", KEYS[1])
-  return 1
+elseif type(holder) == "table" then -- a hash, as sidekiq-unique-jobs has
+  released = redis.pcall("HDEL", KEYS[1], ARGV[1]) == 1
 end
-return KEYS[2] and 1 or 0
+return (KEYS[2] or released) and 1 or 0

@@ -58,7 +58,7 @@ PAGES = {
     **{
         f"spec/{name}.md": f"annexes/{name}.md"
         for name in (
-            *("activejob", "batches", "cancelling", "classes", "compression", "parking"),
+            *("activejob", "addons", "batches", "cancelling", "classes", "compression", "parking"),
             *("limits", "periodic", "progress", "results", "steps", "template", "time", "unique"),
             "workflows",
         )

@@ -59,6 +59,7 @@ _PROFILES = (
     *("client/batch", "worker/batch"),
     "worker/activejob",
     *("worker/compression", "worker/parking", "worker/classes", "worker/progress"),
+    *("worker/uniquejobs", "inspector/uniquejobs"),
 )
 _ROBUST_THROUGHOUT = frozenset(
     [
@@ -71,6 +72,7 @@ _ROBUST_THROUGHOUT = frozenset(
         *("client/batch", "worker/batch"),
         "worker/activejob",
         *("worker/compression", "worker/parking", "worker/classes", "worker/progress"),
+        *("worker/uniquejobs", "inspector/uniquejobs"),
     ]
 )
 

@@ -34,6 +34,7 @@ _TRACED = (
     *(
         f"integration/test_{name}.py"
         for name in (
+            "addons",
             "chains",
             "groups",
             "limits",

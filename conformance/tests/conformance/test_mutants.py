@@ -52,6 +52,7 @@ AREAS = {
     "inspector": ("inspect",),
     "periodic": ("cron", "periodic"),
     "annexes": (
+        "addons",
         "activejob",
         "batch",
         "cancel",

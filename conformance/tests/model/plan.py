@@ -266,6 +266,7 @@ NOT_MODELLED = {
     "batch_end": "it removes a job that waits, as an operator can, and the model has no operators",
     "cancel": "it removes a job that waits, as an operator can, and the model has no operators",
     "lock": "it pushes, as a client does, and the model begins with jobs that are in Redis",
+    "ruby_lock": "its keys are of an annex; it moves no job",
     **dict.fromkeys(
         ("limit_take", "limit_free", "limit_rate", "limit_window"),
         "its keys are of an annex; it moves a job as a promotion does",

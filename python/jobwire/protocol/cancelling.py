@@ -15,7 +15,7 @@ from jobwire.protocol.iteration import Cancellation, Place
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.payload import decode
 from jobwire.protocol.results import ResultToStore, keep_of, read, result_to_store
-from jobwire.protocol.unique import UNIQUE, lock_of
+from jobwire.protocol.unique import held_in
 from jobwire.protocol.wire import Batch, Command, ErrorReply, Op, Script, command
 
 __all__ = ["REMEMBER_S", "cancel", "forget", "mark", "marked", "remove", "script_cancel"]
@@ -154,7 +154,7 @@ def script_cancel(keys: Keys, key: str, text: bytes, jid: str, now: float) -> Sc
     [X-CANCEL-4] [X-BATCH-6]
     """
     job = decode(text, "")
-    seconds, lock = keep_of(job, 0), lock_of(job.get(UNIQUE))
+    seconds, lock = keep_of(job, 0), held_in(job)
     end = (
         result_to_store(jid, seconds, "cancelled", now=now)
         if seconds
@@ -170,11 +170,11 @@ def script_cancel(keys: Keys, key: str, text: bytes, jid: str, now: float) -> Sc
             place=key,
             text=text,
             result=end,
-            lock=lock.digest if lock is not None and lock.scope != "for_time" else "",
+            lock=lock,
         )
     names = [key, keys.result(jid), keys.cancelled, keys.iteration(jid)]
-    if lock is not None and lock.scope != "for_time":
-        names.append(keys.unique(lock.digest))
+    if lock:
+        names.append(keys.unique(lock))
     return Script(
         "cancel",
         names,

@@ -44,6 +44,7 @@ class Keys:
     handed_over: str = field(init=False)  # STRING counter of jobs left to others [X-CLASS-7]
     lost: str = field(init=False)  # STRING counter of outcomes that came too late [REL-23]
     cancelled: str = field(init=False)  # ZSET jid -> time of the cancellation [X-CANCEL-1]
+    ruby_digests: str = field(init=False)  # ZSET name of a lock -> time [X-ADDON-6]
     limits: str = field(init=False)  # ZSET limit as JSON -> its last use, ms [X-LIMIT-3]
     journal: str = field(init=False)  # STREAM of the changes that people made [KEY-5]
 
@@ -73,6 +74,7 @@ class Keys:
             ("handed_over", "jobwire:stat:handed_over"),
             ("lost", "jobwire:stat:lost"),
             ("cancelled", "jobwire:cancelled"),
+            ("ruby_digests", "uniquejobs:digests"),
             ("limits", "jobwire:limits"),
             ("journal", "jobwire:journal"),
         ):
@@ -140,8 +142,18 @@ class Keys:
         return f"{self.namespace}jobwire:progress:{jid}"
 
     def unique(self, digest: str) -> str:
-        """STRING of the id of the job that has the lock of a key. [X-UNIQ-3]"""
+        """STRING of the id of the job that has the lock of a key. [X-UNIQ-3]
+
+        A name with a colon is a lock of sidekiq-unique-jobs: a HASH. [X-ADDON-1]
+        """
+        if ":" in digest:
+            return f"{self.namespace}{digest}:LOCKED"
         return f"{self.namespace}jobwire:unique:{digest}"
+
+    def ruby_lock(self, name: str) -> tuple[str, str, str, str]:
+        """STRINGs and LISTs next to a lock of sidekiq-unique-jobs. [X-ADDON-6]"""
+        plain = self.namespace + name
+        return plain, f"{plain}:INFO", f"{plain}:PRIMED", f"{plain}:QUEUED"
 
     def limit(self, ident: str, part: str) -> str:
         """ZSET, HASH or STRING of the slots, the line and the times of a limit. [X-LIMIT-3]"""

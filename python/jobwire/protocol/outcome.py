@@ -12,8 +12,9 @@ from jobwire.protocol.keys import Keys
 from jobwire.protocol.payload import Job, edit
 from jobwire.protocol.results import ResultToStore
 from jobwire.protocol.retry import Discard, Kill, Retry
+from jobwire.protocol.ruby_locks import LOCK_DIGEST, ruby_lock_of, script_ruby_tidy
 from jobwire.protocol.times import Generation
-from jobwire.protocol.unique import UNIQUE, lock_of
+from jobwire.protocol.unique import UNIQUE, lock_of, script_unlock
 from jobwire.protocol.wire import Command, Script
 
 __all__ = ["DONE", "Counted", "NextJob", "Outcome", "Place", "after_decision", "ending", "put_off"]
@@ -51,7 +52,7 @@ class Outcome(msgspec.Struct, frozen=True):  # quicker to make than a dataclass
         cancelled: Id whose mark as cancelled is removed, with the state of its iteration; empty
             for none. [X-CANCEL-5]
         result: The result to store, if the job keeps one. [X-RESULT-2]
-        unlocks: Digest of the lock to release, and the job that must have it. [X-UNIQ-7]
+        unlocks: Name of the lock to release, and the job that must have it. [X-UNIQ-7]
         ended: The end of a member of a batch. [X-BATCH-5]
         next: The job to push if this one was still held. [REL-2]
         queue: The queue, if it is another one than that of the job. [X-CLASS-4]
@@ -117,12 +118,13 @@ def after_decision(decision: Retry | Kill | Discard, result: ResultToStore | Non
     return Outcome(counted="failed", result=result)
 
 
-def ending(outcome: Outcome, job: Job, now: float, generation: Generation) -> Outcome:
+def ending(keys: Keys, outcome: Outcome, job: Job, now: float, generation: Generation) -> Outcome:
     """Return the outcome of a job with the release of its lock, and its end in its batch.
 
-    [X-UNIQ-6] [X-UNIQ-7] [X-BATCH-5]
+    [X-UNIQ-6] [X-UNIQ-7] [X-BATCH-5] [X-ADDON-4]
 
     Args:
+        keys: Key names.
         outcome: The outcome.
         job: The job.
         now: Epoch seconds, for callbacks of the batch.
@@ -136,12 +138,29 @@ def ending(outcome: Outcome, job: Job, now: float, generation: Generation) -> Ou
         waits = outcome.place in _WAITS and lock is not None and lock.scope != "while_running"
         if lock is not None and lock.scope != "for_time" and not waits:
             outcome = msgspec.structs.replace(outcome, unlocks=(lock.digest, jid))
+    if job.get(LOCK_DIGEST) is not None:
+        outcome = _ruby_unlocked(keys, outcome, job, jid)
     if outcome.place not in _WAITS and (value := job.get(BATCH)) is not None:
         member = membership(value)
         if member is not None:
             ended = Ended(*member, jid, _how(outcome), time_text(now, generation))
             outcome = msgspec.structs.replace(outcome, ended=ended)
     return outcome
+
+
+def _ruby_unlocked(keys: Keys, outcome: Outcome, job: Job, jid: str) -> Outcome:
+    """Return the outcome of a job with the release of its locks of sidekiq-unique-jobs."""
+    if (lock := ruby_lock_of(job)) is None:
+        return outcome
+    names = lock.released(waits=outcome.place in _WAITS, done=_how(outcome) == "done")
+    after = [*outcome.after]
+    for name in names:
+        if outcome.unlocks is None:
+            outcome = msgspec.structs.replace(outcome, unlocks=(name, jid))
+        else:
+            after.append(script_unlock(keys, name, jid))
+        after.append(script_ruby_tidy(keys, name))
+    return msgspec.structs.replace(outcome, after=after)
 
 
 def _how(outcome: Outcome) -> HowEnded:

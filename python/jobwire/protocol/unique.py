@@ -15,6 +15,8 @@ from jobwire.errors import ConfigError
 from jobwire.protocol import active_job
 from jobwire.protocol.dead_set import DeadSetLimits
 from jobwire.protocol.keys import Keys
+from jobwire.protocol.payload import Job
+from jobwire.protocol.ruby_locks import LOCK_DIGEST, ruby_lock_of
 from jobwire.protocol.wire import Script
 
 __all__ = [
@@ -32,6 +34,7 @@ __all__ = [
     "declared",
     "digest",
     "held_by",
+    "held_in",
     "lock_in",
     "lock_of",
     "milliseconds",
@@ -50,6 +53,7 @@ By: TypeAlias = Callable[..., Any] | Sequence[str | int]
 _SCOPES = get_args(Scope)
 DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 _MARK = f'"{UNIQUE}"'.encode()
+_RUBY_MARK = f'"{LOCK_DIGEST}"'.encode()
 _encode = msgspec.json.Encoder(order="deterministic").encode  # the names of objects in order
 
 Refused: TypeAlias = Mapping[str, str]
@@ -212,17 +216,26 @@ def lock_in(text: bytes) -> Lock | None:
 
 
 def held_by(text: bytes) -> tuple[str, str] | None:
-    """Return digest and job id of the lock that a waiting job has; None if it has none."""
-    if _MARK not in text:
+    """Return name and job id of the lock that a waiting job has; None if it has none."""
+    if _MARK not in text and _RUBY_MARK not in text:
         return None
     try:
         fields = msgspec.json.decode(text, type=dict[str, Any])
     except (msgspec.DecodeError, UnicodeDecodeError):
         return None
-    lock, jid = lock_of(fields.get(UNIQUE)), fields.get("jid")
-    if lock is None or not isinstance(jid, str) or lock.scope == "for_time":
-        return None
-    return lock.digest, jid
+    name, jid = held_in(fields), fields.get("jid")
+    return (name, jid) if name and isinstance(jid, str) else None
+
+
+def held_in(fields: Mapping[str, Any] | Job) -> str:
+    """Return the name of the lock that a waiting job may have; empty if it has none.
+
+    [X-UNIQ-8] [X-ADDON-7]
+    """
+    if (lock := lock_of(fields.get(UNIQUE))) is not None:
+        return "" if lock.scope == "for_time" else lock.digest
+    ruby = ruby_lock_of(fields)
+    return "" if ruby is None else ruby.released(waits=False, done=False)[-1]
 
 
 def script_lock(keys: Keys, lock: Lock, jid: str) -> Script:

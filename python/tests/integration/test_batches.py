@@ -614,7 +614,7 @@ def test_payloads_without_a_batch() -> None:
     texts += [b'{"jw_batch":{"id":"a","queue":"q"}}']
     assert [member_in(text) for text in texts] == [None] * len(texts)
     for text in (b'{"class":"A","args":[]}', b'{"class":"A","args":[],"jid":"j","jw_batch":1}'):
-        assert ending(DONE, decode(text, "q"), 0, 8) == DONE
+        assert ending(Keys(), DONE, decode(text, "q"), 0, 8) == DONE
     assert batch_of({"jw_callback": {"id": "a", "queue": "q"}}) == ("a", "q")
 
 

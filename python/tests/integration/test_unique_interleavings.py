@@ -239,7 +239,7 @@ def of_worker(world: World, rules: Rules, index: int) -> Iterator[tuple[str, Ste
 
     def end(outcome: Outcome) -> Step:
         def store(shell: Shell) -> World:
-            whole = ending(outcome, decode(text, "q"), now=DUE, generation=8)
+            whole = ending(KEYS, outcome, decode(text, "q"), now=DUE, generation=8)
             if rules.mistake == "keeps the lock at death" and outcome.place == "dead":
                 whole = outcome
             if rules.mistake == "releases in a second step":
@@ -485,14 +485,14 @@ PATCHES: dict[str, tuple[str, str, str]] = {
         'local fetched = redis.call("HGET", KEYS[1], ARGV[i])',
         'local fetched = "{}"',
     ),
-    "a deletion releases any lock": ("unlock", "== ARGV[1] then", '~= "" then'),
+    "a deletion releases any lock": ("unlock", "holder == ARGV[1]", "true"),
     "a deletion of nothing releases": ("unlock", "if removed == 0 then", "if false then"),
     "a kill of nothing releases": (
         "unlock",
         'if not redis.call("ZSCORE", KEYS[2], ARGV[2]) then',
         "if false then",
     ),
-    "a cancel keeps the lock": ("cancel", "if KEYS[5] and", "if false and"),
+    "a cancel keeps the lock": ("cancel", "holder = KEYS[5] and", "holder = false and"),
     "a push writes duplicates": ("lock", 'if holder == "" and place > 0', "if place > 0"),
     "a push takes any lock": ("lock", '(holder == "" or holder == jid)', "true"),
 }

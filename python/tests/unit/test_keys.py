@@ -38,6 +38,14 @@ def every_key(keys: Keys) -> dict[str, str]:
         "progress": keys.progress("9f2c1b7a4d3e5f60718293a4"),
         "steps": keys.steps("9f2c1b7a4d3e5f60718293a4"),
         "unique": keys.unique("9f2c1b7a" * 8),
+        "ruby lock": keys.unique("uniquejobs:" + "9f2c1b7a" * 4),
+        **dict(
+            zip(
+                ("ruby last", "ruby info", "ruby primed", "ruby queued"),
+                keys.ruby_lock("uniquejobs:" + "9f2c1b7a" * 4),
+                strict=True,
+            )
+        ),
         "limit": keys.limit("mail:[1]", "held"),
         "batch": keys.batch("b-1"),
         "batch_open": keys.batch_open("b-1"),
@@ -93,6 +101,12 @@ PLAIN = {
     "result": "jobwire:result:9f2c1b7a4d3e5f60718293a4",
     "steps": "jobwire:steps:9f2c1b7a4d3e5f60718293a4",
     "unique": "jobwire:unique:" + "9f2c1b7a" * 8,
+    "ruby lock": "uniquejobs:" + "9f2c1b7a" * 4 + ":LOCKED",
+    "ruby last": "uniquejobs:" + "9f2c1b7a" * 4,
+    "ruby info": "uniquejobs:" + "9f2c1b7a" * 4 + ":INFO",
+    "ruby primed": "uniquejobs:" + "9f2c1b7a" * 4 + ":PRIMED",
+    "ruby queued": "uniquejobs:" + "9f2c1b7a" * 4 + ":QUEUED",
+    "ruby_digests": "uniquejobs:digests",
     "limit": "jobwire:limit:mail:[1]:held",
     "batch": "jobwire:batch:b-1",
     "batch_open": "jobwire:batch:b-1:open",
@@ -138,7 +152,7 @@ def test_a_queue_name_is_copied_as_it_is(name: str, key: str) -> None:
 def test_our_own_keys_carry_our_name() -> None:
     """KEY-5: keys that Sidekiq does not have begin with jobwire:."""
     sidekiq: tuple[str, ...] = ("queue", "schedule", "retry", "dead", "process", "stat:", IDENTITY)
-    sidekiq += ("it-", "j|", "h|", "HardJob-", "20250214-", "deploylock-", "paused")
+    sidekiq += ("it-", "j|", "h|", "HardJob-", "20250214-", "deploylock-", "paused", "uniquejobs:")
     own = {key for key in every_key(Keys()).values() if not key.startswith(sidekiq)}
     assert own
     assert all(key.startswith("jobwire:") for key in own)

@@ -392,7 +392,7 @@ TREATMENTS: Mapping[str, Treatment] = {
         "run", "Ruby enqueues its jobs; they run if their class is known"
     ),
     "sidekiq-unique-jobs": Treatment(
-        "run", "locks stay until the reaper of the gem finds them", _OWN_QUEUES
+        "run", "locks are kept and released; a job with a conflict is put off"
     ),
     "sidekiq-status": Treatment("run", "their status stays queued until it expires", _OWN_QUEUES),
     "sidekiq-throttled": Treatment("run", "they do not count for its limits", _OWN_QUEUES),

@@ -65,9 +65,10 @@ from jobwire.protocol.retry import (
     scrub,
     wants_backtrace,
 )
+from jobwire.protocol.ruby_locks import ruby_lock_of, script_ruby_take, script_ruby_tidy
 from jobwire.protocol.times import Generation, stamp
 from jobwire.protocol.unique import UNIQUE, lock_of, script_lock, script_unlock
-from jobwire.protocol.wire import Command, command, once
+from jobwire.protocol.wire import Batch, Command, Script, command, once
 from jobwire.worker.execute.execution import Execution
 from jobwire.worker.execute.failure import describe, user_trace
 from jobwire.worker.execute.hand_over import HandOver
@@ -202,7 +203,7 @@ class OutcomePolicy:
 
     def _ended(self, outcome: Outcome, job: Job) -> Outcome:
         """Return the outcome of a job without a slot."""
-        return ending(outcome, job, time.time(), self.generation())
+        return ending(self.keys, outcome, job, time.time(), self.generation())
 
     def cancelled(self, execution: Execution, counters: ThreadMetrics) -> None:
         """End a job that was cancelled, which is not a failure. [X-CANCEL-5] [X-CANCEL-6]"""
@@ -253,32 +254,49 @@ class OutcomePolicy:
         return True
 
     def must_wait(self, held: InFlightJob, job: Job) -> bool:
-        """Let a unique job start; return True if it must wait for another with its key.
-
-        [X-UNIQ-6] [X-UNIQ-9]
-        """
-        lock, jid = lock_of(job.get(UNIQUE)), job.jid
-        if lock is None or jid is None or self.redis is None:
+        """Let a unique job start; return True if it must wait for another with its key."""
+        if job.jid is None or self.redis is None:
             return False
         try:
-            if lock.scope == "until_start":
-                # At its end the lock is released once more, in case that this fails.
-                self.redis.run(once(script_unlock(self.keys, lock.digest, jid)))
-                return False
-            if lock.scope != "while_running":
-                return False
-            if not self.redis.run(once(script_lock(self.keys, lock, jid)))[0]:
-                return False
-            why = "another job with its key runs"
+            why = self._lacks(self.redis, job, job.jid)
         except RedisTrouble as error:
-            if lock.scope == "until_start":
-                return False
             why = f"its lock cannot be taken: {error}"
+        if not why:
+            return False
         at = time.time() + (0.5 + random.random()) * PUT_OFF_S
         with running(job):
             _log.info("put off: %s", why)
         self.sink.record(held, put_off(held.text, held.queue, at))
         return True
+
+    def _lacks(self, redis: SyncRedis, job: Job, jid: str) -> str:
+        """Take the locks that a job needs to run, and release those that end with its start.
+
+        [X-UNIQ-6] [X-UNIQ-9] [X-ADDON-2] [X-ADDON-3]
+
+        Returns:
+            Why it must wait; empty if it starts.
+        """
+        lock, ruby = lock_of(job.get(UNIQUE)), ruby_lock_of(job)
+        ended: list[Script] = []
+        if lock is not None and lock.scope == "while_running":
+            if redis.run(once(script_lock(self.keys, lock, jid)))[0]:
+                return "another job with its key runs"
+        elif lock is not None and lock.scope == "until_start":
+            ended.append(script_unlock(self.keys, lock.digest, jid))
+        if ruby is not None:
+            if ruby.needed and not redis.run(
+                once(script_ruby_take(self.keys, ruby, jid, time.time()))
+            ):
+                return "another job has its lock"
+            if ruby.ends_at_start:
+                ended.append(script_unlock(self.keys, ruby.digest, jid))
+                ended.append(script_ruby_tidy(self.keys, ruby.digest))
+        if ended:
+            # At its end each lock is released once more, in case that this fails.
+            with suppress(RedisTrouble):
+                redis.run(once(Batch(ended)))
+        return ""
 
     def over_limit(self, held: InFlightJob, job: Job) -> bool:
         """Let a job with a limit start; return True if it must wait. [X-LIMIT-3] [X-LIMIT-8]"""

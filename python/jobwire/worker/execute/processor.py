@@ -18,6 +18,7 @@ from jobwire.protocol.limits import LIMIT
 from jobwire.protocol.metrics import ThreadMetrics
 from jobwire.protocol.payload import Job, decode
 from jobwire.protocol.reliable import InFlightJob
+from jobwire.protocol.ruby_locks import LOCK_DIGEST
 from jobwire.protocol.unique import UNIQUE
 from jobwire.worker.execute.compiled_job import CancelledIds, CompiledJob, JobTable
 from jobwire.worker.execute.execution import Execution
@@ -233,7 +234,8 @@ class Processor:
             return 0.0
         if BATCH in job.fields and self._outcome_policy.is_dropped(held, job, compiled.keep):
             return 0.0
-        if UNIQUE in job.fields and self._outcome_policy.must_wait(held, job):
+        locked = UNIQUE in job.fields or LOCK_DIGEST in job.fields
+        if locked and self._outcome_policy.must_wait(held, job):
             return 0.0
         if LIMIT in job.fields and self._outcome_policy.over_limit(held, job):
             return 0.0

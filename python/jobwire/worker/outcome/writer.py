@@ -69,7 +69,7 @@ class OutcomeWriter:
         if rest.result is not None:
             self._outbox.add(Entry(_NONE, Outcome(result=rest.result)))
         if rest.unlocks is not None:
-            self._outbox.add(Entry(_NONE, Outcome(unlocks=rest.unlocks)))
+            self._outbox.add(Entry(_NONE, Outcome(unlocks=rest.unlocks, after=rest.after)))
         if rest.next is not None:
             self._outbox.add(Entry(_NONE, Outcome(next=rest.next)))
         if rest.ended is not None:

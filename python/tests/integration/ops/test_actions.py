@@ -14,9 +14,8 @@ from jobwire.console.ops import bulk
 from jobwire.errors import ConfigError, NoReply, NotPermitted, RedisRefused
 from jobwire.inspect import Filter, Mark, PeriodicEntry, PeriodicJob
 from jobwire.ops import LOWEST_ROLE, ROLES, Action, BulkState, Operations, Selection
-from tests.integration.inspector.entries import IDENTITY, NOW, fill, payload
+from tests.integration.inspector.entries import IDENTITY, NOW, fill, payload, snapshot
 from tests.integration.ops.hostile import HOSTILE
-from tests.integration.ops.snapshot import snapshot
 from tests.rows import over
 
 NIGHTLY = PeriodicEntry(name="other", cron="0 3 * * * UTC", job="A")

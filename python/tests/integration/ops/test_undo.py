@@ -14,9 +14,8 @@ from jobwire.errors import ConfigError, RedisRefused
 from jobwire.inspect import Filter
 from jobwire.ops import BulkState, Operations, Selection
 from jobwire.protocol.keys import Keys
-from tests.integration.inspector.entries import NOW, fill, payload
+from tests.integration.inspector.entries import NOW, fill, payload, snapshot
 from tests.integration.ops.hostile import HOSTILE
-from tests.integration.ops.snapshot import snapshot
 
 
 def populate(client: Any) -> None:

@@ -34,6 +34,7 @@ from jobwire.protocol.reliable import (
     script_done,
 )
 from jobwire.protocol.results import ResultToStore
+from jobwire.protocol.ruby_locks import RubyLock, script_ruby_take, script_ruby_tidy
 from jobwire.protocol.unique import Lock, script_unlock
 from tests.integration.clients import listening
 from tests.integration.scripts.shell import DAY, KEYS, ME, NOW, Shell, finish, one
@@ -97,6 +98,11 @@ def unique_life(shell: Shell, keys: Keys) -> None:
     assert shell.run(one(script_unlock(keys, lock.digest, "1", place=place, text=b"one"))) == 1
     assert shell.run(one(script_unlock(keys, "b" * 64, "2"))) == 1
     assert not shell.plain.exists(keys.unique(lock.digest), keys.unique("b" * 64))
+    ruby = RubyLock(f"uniquejobs:{'c' * 32}", "while_executing", 1, 5000)
+    assert [shell.run(one(script_ruby_take(keys, ruby, jid, NOW))) for jid in "112"] == [1, 1, 0]
+    assert shell.run(one(script_unlock(keys, ruby.needed, "1"))) == 1
+    assert shell.run(one(script_ruby_tidy(keys, ruby.needed))) == 0
+    assert not shell.plain.exists(keys.ruby_digests, *keys.ruby_lock(ruby.needed)[:3])
 
 
 def limit_life(shell: Shell, keys: Keys) -> None:

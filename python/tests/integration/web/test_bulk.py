@@ -20,9 +20,8 @@ from jobwire.errors import ConfigError
 from jobwire.inspect import PeriodicEntry, PeriodicJobs
 from jobwire.ops import Operations, Role, Selection
 from jobwire.web import Visitor, WebApp, hide_arguments
-from tests.integration.inspector.entries import payload
+from tests.integration.inspector.entries import payload, snapshot
 from tests.integration.ops.hostile import HOSTILE
-from tests.integration.ops.snapshot import snapshot
 from tests.integration.web.crawling import Form, parsed
 
 

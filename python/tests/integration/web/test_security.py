@@ -27,8 +27,7 @@ from jobwire.inspect import Filter, PeriodicEntry, PeriodicJobs
 from jobwire.ops import LOWEST_ROLE, ROLES, Action, Operations, Role, Selection
 from jobwire.protocol.retry import encode_backtrace
 from jobwire.web import Visitor, WebApp, hide_arguments
-from tests.integration.inspector.entries import IDENTITY, payload
-from tests.integration.ops.snapshot import snapshot
+from tests.integration.inspector.entries import IDENTITY, payload, snapshot
 from tests.integration.web.crawling import Form, Seen, crawl, parsed
 
 SECRET = "s"

@@ -1,0 +1,274 @@
+"""Add-ons of Sidekiq that Ruby programs use next to a worker of jobwire. [X-ADDON-1]"""
+
+from __future__ import annotations
+
+import json
+import threading
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import pytest
+
+from harness.servers import Server, wait_until
+from jobwire import App, Filter, Inspector
+from jobwire.application.config import FetchMode
+from jobwire.inspect.sets import sweep_queue
+from jobwire.protocol.keys import Keys
+from jobwire.protocol.ruby_locks import RubyLock, ruby_lock_of
+from tests.integration.payloads import push_job
+from tests.workers import Workers, running
+
+FETCH = pytest.mark.parametrize("fetch", ["reliable", "basic"])
+DIGEST = "uniquejobs:2965e7d924fa43c49237b8baebee8a66"
+DIGESTS = "uniquejobs:digests"
+ME, OTHER = "ab" * 12, "cd" * 12
+KINDS = (
+    *("until_executing", "until_executed", "until_expired", "while_executing"),
+    "until_and_while_executing",
+)
+
+
+def holders(server: Server) -> dict[str, list[str]]:
+    """Return who has which lock: `push` or `run` to job ids."""
+    client: Any = server.client()
+    found = {"push": client.hkeys(f"{DIGEST}:LOCKED"), "run": client.hkeys(f"{DIGEST}:RUN:LOCKED")}
+    return {name: sorted(jid.decode() for jid in jids) for name, jids in found.items() if jids}
+
+
+def lock_as_ruby(server: Server, kind: str, jid: str = ME, *, name: str = DIGEST) -> None:
+    """Take a lock as the gem does when it pushes a job."""
+    client: Any = server.client()
+    if not kind.startswith("while_"):
+        client.hset(f"{name}:LOCKED", jid, "1.5")
+        client.set(name, jid)
+        client.zadd(DIGESTS, {name: 1.5})
+
+
+def push_locked(server: Server, kind: str, class_name: str = "Work", **fields: Any) -> None:
+    """Push a job as the gem does, whose lock it has."""
+    digest = f"{DIGEST}:RUN" if kind.startswith("while_") else DIGEST
+    described = {"lock": kind, "lock_timeout": 0, "lock_ttl": None, "lock_prefix": "uniquejobs"}
+    push_job(server, class_name, 1, **described, lock_args=[1], lock_digest=digest, **fields)
+
+
+def warm_up(server: Server) -> None:
+    """Run a job that fails, so that the server knows the scripts.
+
+    The first time that a script is sent, it may arrive after those that follow it.
+    """
+    push_job(server, "Fails", 1, retry=True)
+    client: Any = server.client()
+    wait_until(lambda: client.zpopmin("retry"), what="its failure")
+
+
+def app_of(server: Server, seen: list[dict[str, list[str]]]) -> App:
+    app = App()
+
+    @app.job(name="Work")
+    def work(number: int) -> None:
+        seen.append(holders(server))
+
+    @app.job(name="Fails")
+    def fails(number: int) -> None:
+        seen.append(holders(server))
+        raise ValueError
+
+    return app
+
+
+Holders: TypeAlias = dict[str, dict[str, list[str]]]
+DURING: Holders = {
+    "until_executing": {},
+    "until_executed": {"push": [ME]},
+    "until_expired": {"push": [ME]},
+    "while_executing": {"run": [ME]},
+    "until_and_while_executing": {"run": [ME]},
+}
+AFTER_DEATH: Holders = {kind: {} for kind in KINDS}
+AFTER_SUCCESS = {**AFTER_DEATH, "until_expired": {"push": [ME]}}
+AFTER_RETRY = {**AFTER_SUCCESS, "until_executed": {"push": [ME]}}
+
+
+@FETCH
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_lock_of_ruby_is_released_when_its_kind_says(
+    server: Server, kind: str, fetch: FetchMode
+) -> None:
+    """X-ADDON-3, X-ADDON-4, X-ADDON-6: by success, retry, death, drop, expiry; nothing is left."""
+    client: Any = server.client()
+    seen: list[dict[str, list[str]]] = []
+    ends = (
+        ("Work", {"retry": True}, lambda: len(seen) == 1, AFTER_SUCCESS),
+        ("Fails", {"retry": True}, lambda: client.zcard("retry"), AFTER_RETRY),
+        ("Fails", {"retry": 0}, lambda: client.zcard("dead"), AFTER_DEATH),
+        ("Fails", {"retry": False}, lambda: len(seen) == 4, AFTER_DEATH),
+        ("Work", {"jw_expires_at": 5}, lambda: client.get("jobwire:stat:expired"), AFTER_DEATH),
+    )
+    with running(app_of(server, seen), server, fetch=fetch):
+        warm_up(server)
+        seen.clear()
+        for class_name, fields, ended, left in ends:
+            lock_as_ruby(server, kind)
+            push_locked(server, kind, class_name, **fields)
+            wait_until(ended, what="the end")
+            wait_until(lambda: holders(server) == left[kind], what="its lock")  # noqa: B023
+            if not left[kind]:
+                rest = (DIGESTS, DIGEST, f"{DIGEST}:RUN")
+                wait_until(lambda: not client.exists(*rest), what="the rest of it")  # noqa: B023
+            client.delete(f"{DIGEST}:LOCKED", DIGEST, DIGESTS)
+    assert seen == [DURING[kind]] * 4
+
+
+@FETCH
+@pytest.mark.parametrize("kind", ["until_executed", "while_executing", "until_and_while_executing"])
+def test_a_job_waits_for_the_holder_of_its_lock(
+    server: Server, kind: str, fetch: FetchMode
+) -> None:
+    """X-ADDON-2, X-ADDON-5: it is put off without a count, and the lock of the other job stays."""
+    client: Any = server.client()
+    seen: list[dict[str, list[str]]] = []
+    name = f"{DIGEST}:RUN" if "while" in kind else DIGEST
+    client.hset(f"{name}:LOCKED", OTHER, "1.5")
+    with running(app_of(server, seen), server, fetch=fetch):
+        push_locked(server, kind)
+        wait_until(lambda: client.zcard("schedule") == 1, what="the job")
+        assert not seen
+        (held,) = holders(server).values()
+        assert held == [OTHER]
+        client.hdel(f"{name}:LOCKED", OTHER)
+        (text,) = client.zrange("schedule", 0, 0)
+        assert "retry_count" not in json.loads(text)
+        client.zadd("schedule", {text: 5})
+        wait_until(lambda: bool(seen), what="its turn")
+        wait_until(lambda: not holders(server), what="the release")
+
+
+def test_a_lock_for_several_jobs_and_with_a_bound(server: Server) -> None:
+    """X-ADDON-2: `lock_limit` jobs have it at a time, each for `lock_ttl` seconds."""
+    client: Any = server.client()
+    entered: list[int] = []
+    leaves = threading.Event()
+    app = App()
+
+    @app.job(name="Work")
+    def work(number: int) -> None:
+        entered.append(client.pttl(f"{DIGEST}:RUN:LOCKED"))
+        assert leaves.wait(60)
+
+    described = {"lock": "while_executing", "lock_digest": f"{DIGEST}:RUN"}
+    with running(app, server, concurrency=3):
+        for number in range(3):
+            fields = {**described, "lock_limit": 2, "lock_ttl": 500, "jid": f"{number:024}"}
+            push_job(server, "Work", number, **fields)
+        wait_until(lambda: client.zcard("schedule") == 1 and len(entered) == 2, what="two")
+        assert all(400_000 < bound <= 500_000 for bound in entered)
+        leaves.set()
+    assert not holders(server)
+
+
+@FETCH
+def test_a_waiting_thread_of_ruby_wakes(server: Server, fetch: FetchMode) -> None:
+    """X-ADDON-6: it blocks on the list QUEUED of the lock."""
+    client: Any = server.client()
+    lock_as_ruby(server, "until_executed")
+    client.set(f"{DIGEST}:INFO", "{}")
+    client.lpush(f"{DIGEST}:PRIMED", "1")
+    with running(app_of(server, []), server, fetch=fetch):
+        warm_up(server)
+        push_locked(server, "until_executed")
+        assert client.blmove(f"{DIGEST}:QUEUED", f"{DIGEST}:PRIMED", 60, "RIGHT", "LEFT") == b"1"
+        wait_until(lambda: not client.exists(DIGEST, f"{DIGEST}:INFO", DIGESTS), what="the rest")
+
+
+def test_an_end_that_comes_too_late_releases_no_lock_of_ruby(server: Server) -> None:
+    """X-ADDON-4: the job was given to another process, and runs there with its lock."""
+    client: Any = server.client()
+    begun, goes_on = threading.Event(), threading.Event()
+    app = App()
+
+    @app.job(name="Work")
+    def work(number: int) -> None:
+        begun.set()
+        assert goes_on.wait(60)
+
+    lock_as_ruby(server, "until_executed")
+    with running(app, server) as launcher:
+        push_locked(server, "until_executed")
+        assert begun.wait(60)
+        client.delete(f"jobwire:private:{launcher.identity}")
+        goes_on.set()
+        wait_until(lambda: client.get("jobwire:stat:lost") == b"1", what="the late outcome")
+        assert holders(server) == {"push": [ME]}
+        assert client.zscore(DIGESTS, DIGEST) is not None
+
+
+@pytest.mark.parametrize("how", ["cancel", "delete", "kill", "sweep"])
+def test_a_job_that_people_remove_releases_its_lock_of_ruby(server: Server, how: str) -> None:
+    """X-ADDON-7: its own only, in the step that removes it."""
+    client: Any = server.client()
+    client.sadd("queues", "default")
+    app = App(server.url)
+    with Inspector(server.url) as inspector:
+        for kind in KINDS:
+            lock_as_ruby(server, kind)
+            client.hset(f"{DIGEST}:LOCKED", OTHER, "1.5")
+            push_locked(server, kind)
+            if how == "cancel":
+                assert app.client.cancel(ME).place == "queued"
+            elif how == "delete":
+                (entry,) = inspector.jobs("default")
+                assert inspector.delete(entry)
+            elif how == "kill":
+                client.zadd("retry", {client.rpop("queue:default"): 4e9})
+                (entry,) = inspector.entries("retry")
+                assert inspector.kill(entry)
+            else:
+                steps = sweep_queue(Keys(), "default", now=0, only=Filter())
+                assert inspector.redis.run(steps).done == 1
+            assert holders(server) == {"push": [OTHER]}, kind
+    app.close()
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("kind", ["until_executed", "while_executing"])
+def test_a_killed_process_leaks_no_lock_of_ruby(
+    server: Server, workers: Workers, tmp_path: Path, kind: str
+) -> None:
+    """X-ADDON-4: the job is recovered with its lock, and its end releases it."""
+    (tmp_path / "jobs.py").write_text(
+        "import time\nimport jobwire\nfrom jobwire.protocol.wire import command, once\n"
+        f"app = jobwire.App({server.url!r})\n"
+        "@app.job(name='Work')\n"
+        "def work(number):\n"
+        "    while not app.client.redis.run(once(command('EXISTS', 'go'))):\n"
+        "        time.sleep(0.02)\n"
+    )
+    client: Any = server.client()
+    lock_as_ruby(server, kind)
+    push_locked(server, kind)
+    first = workers.start("jobs:app")
+    identity = first.identity(client)
+    wait_until(lambda: client.hlen(f"{identity}:work"), what="the job to run")
+    first.kill()
+    client.delete(identity)  # its lease is over
+    assert list(holders(server).values()) == [[ME]]
+    second = workers.start("jobs:app")
+    wait_until(lambda: client.hlen(f"{second.identity(client)}:work"), what="the recovery")
+    assert list(holders(server).values()) == [[ME]]
+    client.set("go", "1")
+    wait_until(lambda: not holders(server), what="the end")
+
+
+def test_payloads_that_describe_no_lock_of_ruby() -> None:
+    """X-ADDON-1: key names are made of the digest, so that no other text is taken for one."""
+    good = {"lock": "until_executed", "lock_digest": DIGEST}
+    assert ruby_lock_of(good) == RubyLock(DIGEST, "until_executed", 1, 0)
+    assert ruby_lock_of({**good, "lock_limit": 2, "lock_ttl": 3}) == (
+        *(DIGEST, "until_executed", 2, 3000),
+    )
+    bad = (
+        *({"lock": "mine"}, {"lock": None}, {"lock_digest": 5}, {"lock_digest": "queue:default"}),
+        *({"lock_digest": f"a:b:{'0' * 32}"}, {"lock_digest": f"{DIGEST}:LOCKED"}),
+    )
+    for change in bad:
+        assert ruby_lock_of({**good, **change}) is None, change
