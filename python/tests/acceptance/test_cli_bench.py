@@ -25,6 +25,18 @@ NAMES = [
 SMALL = ("--quick", "--jobs", "50", "-c", "4")
 
 
+def begun(server: Server, *arguments: str, pipe: int = subprocess.DEVNULL) -> subprocess.Popen[str]:
+    """Return a bench that has started."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "jobwire", "bench", "--redis", server.url, *SMALL, *arguments],
+        env=environment(),
+        stdin=subprocess.DEVNULL,
+        stdout=pipe,
+        stderr=pipe,
+        text=True,
+    )
+
+
 def nothing_is_left(client: Any) -> None:
     """Fail unless only the key of the test is left, and all workers have disconnected."""
     assert client.keys("*") == [b"jobwire-bench"]
@@ -75,17 +87,7 @@ def test_an_interrupted_one_leaves_nothing(
     client = server.client()
     client.set("jobwire-bench", "not the bench's")
     jobs = 10_000_000 if moment == "jobs are enqueued" else 50
-    process = subprocess.Popen(
-        [
-            *(sys.executable, "-m", "jobwire", "bench", "--redis", server.url),
-            *(*SMALL, "--jobs", str(jobs)),
-        ],
-        env=environment(),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    process = begun(server, "--jobs", str(jobs), pipe=subprocess.PIPE)
     try:
         pattern = "*:queue:default" if moment == "jobs are enqueued" else "*:processes"
         wait_until(lambda: client.keys(pattern), timeout=60, what=moment)
@@ -103,13 +105,7 @@ def test_who_cannot_wait_interrupts_in_vain(server: Server) -> None:
     """One Ctrl-C after the other does not prevent the cleanup."""
     client = server.client()
     client.set("jobwire-bench", "not the bench's")
-    process = subprocess.Popen(
-        [*(sys.executable, "-m", "jobwire", "bench", "--redis", server.url), *SMALL],
-        env=environment(),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
+    process = begun(server)
     try:
         wait_until(lambda: client.keys("*:processes"), timeout=60, what="a worker to run")
 
@@ -128,13 +124,7 @@ def test_who_cannot_wait_interrupts_in_vain(server: Server) -> None:
 def test_workers_end_with_a_bench_that_is_killed(server: Server) -> None:
     """A killed bench cannot remove its keys, but its workers stop adding to them."""
     client = server.client()
-    process = subprocess.Popen(
-        [*(sys.executable, "-m", "jobwire", "bench", "--redis", server.url), *SMALL],
-        env=environment(),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
+    process = begun(server)
     try:
         wait_until(lambda: client.keys("*:processes"), timeout=60, what="a worker to run")
     finally:
@@ -166,14 +156,7 @@ def test_who_may_not_remove_keys_may_not_begin(server: Server) -> None:
 def test_what_a_lost_server_keeps_is_said(server: Server) -> None:
     """The keys may exist again when the server is back; workers end."""
     client = server.client()
-    process = subprocess.Popen(
-        [*(sys.executable, "-m", "jobwire", "bench", "--redis", server.url), *SMALL],
-        env=environment(),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    process = begun(server, pipe=subprocess.PIPE)
     try:
         wait_until(lambda: client.keys("*:processes"), timeout=60, what="a worker to run")
         server.kill()

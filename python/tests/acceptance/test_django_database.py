@@ -80,6 +80,24 @@ def test_the_project_passes_its_own_tests(tmp_path: Path, case: str) -> None:
     assert "Ran 0 tests" not in done.stderr
 
 
+def storm(variables: dict[str, str], total: int, *, kill_before: int) -> int:
+    """Run transactions in processes that are killed at a random one; return the number of those."""
+    draw = random.Random(total)
+    done = kills = 0
+    while done < total:
+        program = ["-m", "tests.django_site.storm", str(kills + 1), str(min(AT_ONCE, total - done))]
+        process = subprocess.run(
+            [sys.executable, *program],
+            env={**variables, "JOBWIRE_STORM_KILL": str(draw.randrange(1, kill_before))},
+            stdout=subprocess.PIPE,
+            check=False,
+        )
+        assert process.returncode in (0, -9)
+        done += len(process.stdout.split())
+        kills += 1
+    return kills
+
+
 @pytest.mark.full
 def test_the_migration_is_that_of_the_model(variables: dict[str, str]) -> None:
     assert "No changes" in run(variables, "makemigrations", "--check", "jobwire_outbox")
@@ -91,19 +109,7 @@ def test_no_job_of_a_committed_transaction_is_missing(
     tmp_path: Path, server: Server, variables: dict[str, str], total: int
 ) -> None:
     """Acceptance: a job for each committed row and no other, although processes are killed."""
-    draw = random.Random(total)
-    done = kills = 0
-    while done < total:
-        program = ["-m", "tests.django_site.storm", str(kills + 1), str(min(AT_ONCE, total - done))]
-        process = subprocess.run(
-            [sys.executable, *program],
-            env={**variables, "JOBWIRE_STORM_KILL": str(draw.randrange(1, 200))},
-            stdout=subprocess.PIPE,
-            check=False,
-        )
-        assert process.returncode in (0, -9)
-        done += len(process.stdout.split())
-        kills += 1
+    kills = storm(variables, total, kill_before=200)
     assert "0 left" in run(variables, "jobwire_relay", "--once")
     with Inspector(server.url) as inspector:
         jobs = [job.args[0] for job in inspector.jobs("default")]
@@ -291,19 +297,7 @@ def test_no_job_of_a_rolled_back_transaction_is_ever_written(
     manage = [sys.executable, "-m", "tests.django_site.manage", "migrate", "--run-syncdb"]
     for alias in ("default", "other"):
         subprocess.run([*manage, "--verbosity=0", f"--database={alias}"], env=variables, check=True)
-    draw = random.Random(total)
-    done = kills = 0
-    while done < total:
-        program = ["-m", "tests.django_site.storm", str(kills + 1), str(min(AT_ONCE, total - done))]
-        process = subprocess.run(
-            [sys.executable, *program],
-            env={**variables, "JOBWIRE_STORM_KILL": str(draw.randrange(1, 400))},
-            stdout=subprocess.PIPE,
-            check=False,
-        )
-        assert process.returncode in (0, -9)
-        done += len(process.stdout.split())
-        kills += 1
+    storm(variables, total, kill_before=400)
     rows = committed(tmp_path, database)
     with Inspector(server.url) as inspector:
         jobs = [job.args[0] for job in inspector.jobs("default")]

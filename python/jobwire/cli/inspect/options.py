@@ -34,6 +34,7 @@ __all__ = [
     "json_option",
     "limit_option",
     "not_found",
+    "number_option",
     "opened",
     "operating",
     "options",
@@ -98,6 +99,19 @@ reason_option = click.option(
     metavar="REASON",
     help="Only parked for this reason: bid, expires_in, encrypt, delayed, unknown, version.",
 )
+
+
+def number_option(name: str, default: int, words: str) -> Callable[[F], F]:
+    """Return the option of a number of at least 1, such as `-n`, which is also `--limit`."""
+    return click.option(
+        *(("-n", "--limit") if name == "--limit" else (name,)),
+        type=click.IntRange(min=1),
+        default=default,
+        show_default=True,
+        help=words,
+    )
+
+
 filter_options = options(
     click.option(
         "--class", "class_name", metavar="NAME", help="Only jobs of this class; * matches."

@@ -19,6 +19,7 @@ from jobwire.cli.inspect.options import (
     json_option,
     limit_option,
     not_found,
+    number_option,
     opened,
     operating,
     reason_option,
@@ -195,20 +196,11 @@ def classes(**how: Any) -> int:
 
 
 @click.command()
-@click.option(
-    "-n",
-    "--limit",
-    type=click.IntRange(min=1),
-    default=1_000,
-    show_default=True,
-    help="Show at most this many.",
-)
-@click.option(
+@number_option("--limit", 1_000, "Show at most this many.")
+@number_option(
     "--examine",
-    type=click.IntRange(min=1),
-    default=100_000,
-    show_default=True,
-    help="Examine at most this many keys for locks, and waiting jobs for those that have them.",
+    100_000,
+    "Examine at most this many keys for locks, and waiting jobs for those that have them.",
 )
 @view_options
 def unique(limit: int, examine: int, **how: Any) -> int:
@@ -217,21 +209,8 @@ def unique(limit: int, examine: int, **how: Any) -> int:
 
 
 @click.command()
-@click.option(
-    "-n",
-    "--limit",
-    type=click.IntRange(min=1),
-    default=100,
-    show_default=True,
-    help="Show at most this many.",
-)
-@click.option(
-    "--examine",
-    type=click.IntRange(min=1),
-    default=100_000,
-    show_default=True,
-    help="Examine at most this many keys for batches.",
-)
+@number_option("--limit", 100, "Show at most this many.")
+@number_option("--examine", 100_000, "Examine at most this many keys for batches.")
 @view_options
 def batches(limit: int, examine: int, **how: Any) -> int:
     """Show batches, the newest first."""
@@ -241,12 +220,10 @@ def batches(limit: int, examine: int, **how: Any) -> int:
 @click.command()
 @click.argument("batch_id", metavar="BATCH")
 @click.option("--missing", is_flag=True, help="Search for the open members that are in no place.")
-@click.option(
+@number_option(
     "--examine",
-    type=click.IntRange(min=1),
-    default=1_000_000,
-    show_default=True,
-    help="With --missing: examine at most this many members, and jobs that wait.",
+    1_000_000,
+    "With --missing: examine at most this many members, and jobs that wait.",
 )
 @json_option
 @change_options
@@ -276,14 +253,7 @@ def batch(
 
 
 @click.command()
-@click.option(
-    "-n",
-    "--limit",
-    type=click.IntRange(min=1),
-    default=1_000,
-    show_default=True,
-    help="Show at most this many, those that were used last.",
-)
+@number_option("--limit", 1_000, "Show at most this many, those that were used last.")
 @view_options
 def limits(limit: int, **how: Any) -> int:
     """Show the limits of jobs that were used in the last day."""

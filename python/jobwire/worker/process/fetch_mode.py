@@ -6,6 +6,8 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 
+import msgspec
+
 from jobwire.application.fetcher import Fetcher, FetcherFactory, FetcherSetup
 from jobwire.connection.sync import SyncRedis
 from jobwire.protocol.dead_set import DeadSetLimits
@@ -26,9 +28,27 @@ from jobwire.worker.outcome.sink import OutcomeSink
 from jobwire.worker.outcome.writer import OutcomeWriter
 from jobwire.worker.process.custom_fetch import AcknowledgingSink, CustomSource
 
-__all__ = ["BasicMode", "CustomMode", "FetchMode", "ReliableMode"]
+__all__ = ["BasicMode", "CustomMode", "FetchMode", "ReliableMode", "SharedParts"]
 
 _log = logging.getLogger("jobwire.worker")
+
+
+class SharedParts(msgspec.Struct, frozen=True):
+    """Parts of a worker that every mode uses.
+
+    Attributes:
+        redis: Where the jobs are.
+        keys: Key names.
+        timings: The lengths of the waits.
+        dead_limits: Returns the limits of the dead set at this moment.
+        counts: The executions that are written with the heartbeat.
+    """
+
+    redis: SyncRedis
+    keys: Keys
+    timings: Timings
+    dead_limits: Callable[[], DeadSetLimits]
+    counts: ExecutionCounts
 
 
 class FetchMode(ABC):
@@ -63,30 +83,24 @@ class FetchMode(ABC):
 class BasicMode(FetchMode):
     """A job is in no key while it runs, and its own thread stores its outcome."""
 
-    def __init__(
-        self,
-        redis: SyncRedis,
-        keys: Keys,
-        timings: Timings,
-        dead_limits: Callable[[], DeadSetLimits],
-        counts: ExecutionCounts,
-        other_pauses: OtherPauses | None,
-    ) -> None:
-        self._redis = redis
-        self._keys = keys
-        self._timings = timings
+    def __init__(self, shared: SharedParts, other_pauses: OtherPauses | None) -> None:
+        self._shared = shared
         self._other_pauses = other_pauses
         self._sink = self.sink = ImmediateSink(
-            redis, keys, counts=counts, dead_limits=dead_limits, flush_log=joblog.flush
+            shared.redis,
+            shared.keys,
+            counts=shared.counts,
+            dead_limits=shared.dead_limits,
+            flush_log=joblog.flush,
         )
 
     def make_source(self, order: QueueOrder, slots: int) -> JobSource:
         """Return a source whose threads block on connections of their own."""
         return BasicFetcher(
-            *(self._redis, self._keys, order),
+            *(self._shared.redis, self._shared.keys, order),
             slots=slots,
             other_pauses=self._other_pauses,
-            timings=self._timings,
+            timings=self._shared.timings,
         )
 
     def give_up(self) -> None:
@@ -97,32 +111,28 @@ class BasicMode(FetchMode):
 class CustomMode(FetchMode):
     """The application takes the jobs, and ends them after their outcome is stored."""
 
-    def __init__(
-        self,
-        redis: SyncRedis,
-        keys: Keys,
-        timings: Timings,
-        dead_limits: Callable[[], DeadSetLimits],
-        counts: ExecutionCounts,
-        make_fetcher: FetcherFactory,
-        url: str,
-    ) -> None:
+    def __init__(self, shared: SharedParts, make_fetcher: FetcherFactory) -> None:
+        self._shared = shared
         self._make_fetcher = make_fetcher
-        self._url = url
-        self._namespace = keys.namespace
-        self._timings = timings
         self._fetchers: list[Fetcher] = []
         self._sink = self.sink = AcknowledgingSink(
-            redis, keys, counts=counts, dead_limits=dead_limits, flush_log=joblog.flush
+            shared.redis,
+            shared.keys,
+            counts=shared.counts,
+            dead_limits=shared.dead_limits,
+            flush_log=joblog.flush,
         )
 
     def make_source(self, order: QueueOrder, slots: int) -> JobSource:
         """Return a source whose threads wait in a fetcher of their own."""
         setup = FetcherSetup(
-            url=self._url, namespace=self._namespace, queues=order.weights, concurrency=slots
+            url=self._shared.redis.url,
+            namespace=self._shared.keys.namespace,
+            queues=order.weights,
+            concurrency=slots,
         )
         self._fetchers.append(fetcher := self._make_fetcher(setup))
-        return CustomSource(fetcher, slots, self._timings)
+        return CustomSource(fetcher, slots, self._shared.timings)
 
     def give_up(self) -> None:
         """End the attempts to store outcomes, which have no time limit."""
@@ -139,11 +149,7 @@ class ReliableMode(FetchMode):
 
     def __init__(
         self,
-        redis: SyncRedis,
-        keys: Keys,
-        timings: Timings,
-        dead_limits: Callable[[], DeadSetLimits],
-        counts: ExecutionCounts,
+        shared: SharedParts,
         other_pauses: OtherPauses | None,
         *,
         identity: str,
@@ -151,27 +157,25 @@ class ReliableMode(FetchMode):
         renew_lease: Callable[[], None],
         taken: Callable[[], Sequence[str]],
     ) -> None:
-        self._redis = redis
-        self._keys = keys
-        self._timings = timings
+        self._shared = shared
         self._other_pauses = other_pauses
         self._identity = identity
         self._ticker = ticker
         self._renew_lease = renew_lease
         self._numbers = SequenceNumbers()
         self._outbox = outbox = Outbox(
-            redis,
-            keys,
+            shared.redis,
+            shared.keys,
             identity,
-            dead_limits=dead_limits,
+            dead_limits=shared.dead_limits,
             flush_log=joblog.flush,
-            retry_interval=timings.outcome_retry_interval,
+            retry_interval=shared.timings.outcome_retry_interval,
             on_failure=ticker.wake,
         )
-        self._writer = self.sink = OutcomeWriter(outbox, ticker, timings, counts)
+        self._writer = self.sink = OutcomeWriter(outbox, ticker, shared.timings, shared.counts)
         self._fetchers: list[ReliableFetcher] = []
         known = lambda: gather(self._fetchers, taken, outbox)  # noqa: E731
-        self.audit = Audit(redis, keys, identity, known)
+        self.audit = Audit(shared.redis, shared.keys, identity, known)
 
     @property
     def unstored(self) -> int:
@@ -181,20 +185,20 @@ class ReliableMode(FetchMode):
     def make_source(self, order: QueueOrder, slots: int) -> JobSource:
         """Return a source whose threads share a leader."""
         fetcher = ReliableFetcher(
-            *(self._redis, self._keys, self._identity, order),
+            *(self._shared.redis, self._shared.keys, self._identity, order),
             slots=slots,
             numbers=self._numbers,
             outbox=self._outbox,
             ticker=self._ticker,
             renew_lease=self._renew_lease,
             other_pauses=self._other_pauses,
-            timings=self._timings,
+            timings=self._shared.timings,
         )
         self._fetchers.append(fetcher)
         return fetcher
 
     def close(self) -> None:
         """Wait a few seconds for the outcomes that are not stored."""
-        left = self._writer.close(self._timings.outcome_close_timeout)
+        left = self._writer.close(self._shared.timings.outcome_close_timeout)
         if left:
             _log.error("outcomes of %d jobs could not be stored; they run again", left)

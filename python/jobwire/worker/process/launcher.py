@@ -58,7 +58,13 @@ from jobwire.worker.fetch.other_pauses import OtherPauses
 from jobwire.worker.outcome.ended_progress import EndedProgress
 from jobwire.worker.outcome.immediate_sink import ExecutionCounts
 from jobwire.worker.process.capsule import Capsule
-from jobwire.worker.process.fetch_mode import BasicMode, CustomMode, FetchMode, ReliableMode
+from jobwire.worker.process.fetch_mode import (
+    BasicMode,
+    CustomMode,
+    FetchMode,
+    ReliableMode,
+    SharedParts,
+)
 from jobwire.worker.process.progress import Part, Progress
 
 if TYPE_CHECKING:
@@ -118,16 +124,16 @@ class Launcher:
         pauses = None
         if config.honour_paused == "pro":
             pauses = OtherPauses(self._redis, self._keys.pro_paused)
-        common = (self._redis, self._keys, timings, self._dead_limits, self._counts)
+        shared = SharedParts(self._redis, self._keys, timings, self._dead_limits, self._counts)
         self._mode: FetchMode
         if app.fetcher is not None:
             self.fetch = "custom"
-            self._mode = CustomMode(*common, app.fetcher, self._redis.url)
+            self._mode = CustomMode(shared, app.fetcher)
         elif config.fetch == "basic":
-            self._mode = BasicMode(*common, pauses)
+            self._mode = BasicMode(shared, pauses)
         else:
             self._mode = ReliableMode(
-                *common,
+                shared,
                 pauses,
                 identity=self.identity,
                 ticker=self._ticker,
