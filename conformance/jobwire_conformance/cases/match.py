@@ -177,7 +177,7 @@ def _is_time(matcher: Mapping[str, Any], seen: Spelt, scope: Scope, name: str) -
         if seen.kind != ("integer" if scope.generation == 8 else "float"):
             return False
         value = value / 1000 if scope.generation == 8 else value
-    elif isinstance(value, str):  # a hash holds texts only
+    elif seen.raw == value:  # a field of a hash, which holds texts only
         try:
             value = float(value)
         except ValueError:

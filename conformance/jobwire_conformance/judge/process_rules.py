@@ -222,7 +222,9 @@ class ProcessRules:
             origin = context.seen_payloads.origin(job.get("jid") if job else None, step.record.sent)
             if origin is not None and origin.taken:
                 same = context.seen_payloads.knows(raw, step.record.sent)
-                self._judge("EXEC-5", same, step, "the payload as fetched", text[:80])
+                only_spelt = not same and job == payloads.parse(origin.text)[0]
+                rule = "BEAT-17" if only_spelt else "EXEC-5"
+                self._judge(rule, same, step, "the payload as fetched", text[:80])
 
     def _lock(self, step: Step) -> None:
         options = {word.upper() for word in step.words[3:]}

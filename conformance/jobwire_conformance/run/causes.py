@@ -16,11 +16,19 @@ from jobwire_conformance.run.verdicts import FAILURES
 
 __all__ = ["causes"]
 
-_MEMBER = re.compile(r"'(\w+)[^']*' of (?!the answer)")
+_MEMBER = re.compile(r"'(?:\*\.)?(\w+)[^']*' of (?!the answer)")
 _FIELDS = re.compile(
-    rf"\b({'|'.join(TIMES)}|jid|retry_count|queue|class|error_\w+|retry|backtrace|tags|at)\b"
+    rf"\b({'|'.join(TIMES)}|jid|retry_count|queue|class|error_\w+|retry|backtrace|tags|at"
+    r"|payload(?= as fetched))\b"
 )
 _JOB = re.compile(r"\b(?:ids? of|copies of job)\b")
+_PLACE = re.compile(r'place of job \S+: expected "([^"]*)", seen "([^"]*)"')
+_EMPTY = re.compile(r"members of queue:(.*): expected \d+, seen 0$")
+_QUEUE = re.compile(
+    rf"{_EMPTY.pattern}|members of queues: expected (.*) among them"
+    r'|place of job \S+: expected "queue:([^"]*)"'
+)
+_RARE = re.compile(r"[^a-z0-9_]")  # in the name of a queue: the name itself may be the mistake
 _IN_CASE = re.compile(r"in case [a-z0-9-]+: ")  # begins what the judge of traffic says
 _NUMBER = re.compile(r"seen\D*?(\d+)(\.\d+)?")
 _COUNTS = re.compile(r"(?:minute|tens|histogram)\.\w+ of .* seen (?:0|false|nothing)$")
@@ -34,10 +42,12 @@ def causes(checks: Sequence[Mapping[str, Any]]) -> dict[int, str]:
     """Return the requirement that is the likely cause of a failed check, by the check's index.
 
     Failures belong together if they are about one field of payloads, about times in the form of
-    another generation, about metrics of which none were found, or if they expected one value and
-    saw another one, the same pair. Of these, the cause is the requirement that names their keys,
-    then one that the judge of traffic names, then the one that fails in most cases, of these or of
-    the run, then the one that failed first. Its own checks have no cause.
+    another generation, about one queue with a rare name, about jobs that are in one place instead
+    of another, about metrics of which none were found, or if they expected one value and saw
+    another one, the same pair. Of these, the cause is the requirement that names their keys, then
+    one that the judge of traffic names, then one that misses a queue, then the one that fails in
+    most cases, of these or of the run, then the one that failed first. Its own checks have no
+    cause.
 
     Args:
         checks: The checks of a run, as in results.json.
@@ -55,11 +65,13 @@ def causes(checks: Sequence[Mapping[str, Any]]) -> dict[int, str]:
     everywhere = _cases(check for check in checks if check["status"] in FAILURES)
     for _, members in groups:
         cases = _cases(checks[index] for index in members)
+        misses = {checks[i]["requirement"] for i in members if _EMPTY.match(_message(checks[i]))}
         cause = max(
             cases,
             key=lambda id_: (
                 _NAMES.get(id_, {""}) <= cases.keys(),
                 TRAFFIC in cases[id_],
+                id_ in misses,
                 len(cases[id_]),
                 len(everywhere[id_]),
             ),
@@ -69,7 +81,7 @@ def causes(checks: Sequence[Mapping[str, Any]]) -> dict[int, str]:
 
 
 def _subjects(check: Mapping[str, Any]) -> Iterator[str]:
-    message = _IN_CASE.sub("", check.get("message", ""), 1)
+    message = _message(check)
     member = _MEMBER.match(message)
     searched = check["case"] == TRAFFIC or message.startswith("alternatives")
     field = _FIELDS.search(message) if member is None and searched else member
@@ -83,9 +95,17 @@ def _subjects(check: Mapping[str, Any]) -> Iterator[str]:
         yield "field jid"
     elif _COUNTS.match(message):
         yield "metrics"
+    elif place := _PLACE.match(message):
+        yield f"place {place[2]} for {place[1]}"
+    if (queue := _QUEUE.match(message)) and _RARE.search(name := str(queue[queue.lastindex or 1])):
+        yield f"queue {name}"
     pair = [str(check.get(name)) for name in ("expected", "seen")]
     if member is not None and all(len(text) >= _TELLING for text in pair):
         yield " for ".join(pair)
+
+
+def _message(check: Mapping[str, Any]) -> str:
+    return _IN_CASE.sub("", check.get("message", ""), 1)
 
 
 def _cases(checks: Iterable[Mapping[str, Any]]) -> dict[str, set[str]]:

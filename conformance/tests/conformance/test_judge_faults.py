@@ -210,6 +210,8 @@ WRONG: list[tuple[str, str, list[Line]]] = [
     ("BEAT-17", "violation", work({"queue": "default", "payload": {}, "run_at": 1795192067})),
     ("EXEC-5", "violation", [fetch(), *work(
         {"queue": "default", "payload": text(JOB, args=[]), "run_at": 1795192067})]),
+    ("BEAT-17", "violation", [fetch(), *work(
+        {"queue": "default", "payload": text(JOB) + " ", "run_at": 1795192067})]),
     ("BEAT-6", "violation", multi(say("SADD", "processes", "web-1"))),
     ("BEAT-20", "violation", [*heartbeat(), say("SREM", "processes", ME, reply=1), WAIT]),
     ("BEAT-21", "violation", [say("SET", "process_cleanup", "1")]),

@@ -172,6 +172,38 @@ def test_one_wrong_value_has_one_cause() -> None:
     assert causes(checks) == {0: "PAY-5"}
 
 
+def test_a_wrong_name_of_a_queue_has_one_cause() -> None:
+    checks = [
+        failed("REL-2", "a", 'place of job 0: expected "queue:a:b", seen "queue:a"'),
+        failed("REL-13", "b", "members of queue:a:b: expected 1, seen 0"),
+        failed("KEY-2", "c", "members of queue: padded : expected 1, seen 0"),
+        failed("KEY-1", "c", 'members of queues: expected  padded  among them, seen ["padded"]'),
+        failed("PUSH-1", "d", "members of queue:default: expected 1, seen 0"),
+        failed("BULK-8", "e", "members of queue:default: expected 1, seen 0"),
+    ]
+    assert causes(checks) == {0: "REL-13", 3: "KEY-2"}
+
+
+def test_jobs_in_one_wrong_place_have_one_cause() -> None:
+    place = 'place of job {}: expected "{}", seen "{}"'
+    checks = [
+        failed("GEN-6", "a", place.format(1, "dead", "retry")),
+        failed("RETRY-6", "b", place.format(2, "dead", "retry")),
+        failed("RETRY-6", "c", place.format(3, "dead", "retry")),
+        failed("DEAD-4", "c", place.format(4, "dead", "nowhere")),
+    ]
+    assert causes(checks) == {0: "RETRY-6"}
+
+
+def test_another_text_in_a_work_record_has_one_cause() -> None:
+    checks = [
+        failed("BEAT-14", "a", "'*.payload' of vm:1:0:workers: expected a text, seen 1"),
+        failed("BEAT-17", "a", "'*.payload' of vm:1:0:work: expected a text, seen 1"),
+        failed("BEAT-17", "traffic", 'in case a: expected the payload as fetched, seen {"jid":1}'),
+    ]
+    assert causes(checks) == {0: "BEAT-17"}
+
+
 def test_a_wrong_name_of_keys_is_the_cause_of_metrics_that_are_not_found() -> None:
     checks = [
         failed("MET-11", "a", "histogram.fits of HardJob: expected true, seen false"),
