@@ -1,0 +1,350 @@
+"""Unique jobs, limits and batches under fire: no lock or slot stays, no limit is exceeded.
+
+    python -m tests.chaos.coordination [--jobs N] [--workers N] [--seed N] [--pause SECONDS]
+
+Workers are killed and started again while the members of a hundred batches wait for two limits, and
+half of them for the lock of another member. The jobs keep a ledger in another Redis. The last line
+is the account. Exit status: 0 all is well, 1 not, 2 wrong usage.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import os
+import random
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from contextlib import ExitStack
+from functools import cache
+from typing import Any
+
+import redis
+from rich.console import Console
+
+from harness.servers import Reaper, Server, valkey_program, wait_until
+from jobwire import App, DuplicateJob, Job, Limit, Unique, current_job
+from jobwire.application.call import Call
+from jobwire.worker.base.timings import Timings
+from tests.workers import PYTHON, environment, running
+
+RECORD = "COORDINATION_RECORD"  # the environment variable with the URL of the ledger
+BATCHES = 100
+DYING = 50  # one member of so many dies, in every other batch
+SLOTS = 24
+SOLE_KEYS = 30
+LEASE_S = 6.0  # of a slot
+PATIENCE_S = 60.0  # without any progress
+ENTER = """
+local inside, keys, limit, most, key, me = KEYS[1], KEYS[2], ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+if limit ~= "" then redis.call("SADD", inside, me) end
+if redis.call("SCARD", inside) > tonumber(most) then redis.call("HINCRBY", "wrong", limit, 1) end
+if key ~= "" and redis.call("HSETNX", keys, key, me) == 0 then
+  redis.call("HINCRBY", "wrong", "doubled", 1)
+end
+"""
+"""Note a job that has begun, and whether its limit is exceeded or its lock held twice."""
+
+app = App()
+slots = Limit("slots", at_once=SLOTS)
+window = Limit("window", window=60, per=0.25)
+
+
+@cache
+def ledger() -> Any:
+    return redis.Redis.from_url(os.environ[RECORD], client_name=f"worker-{os.getpid()}")
+
+
+@cache
+def redis_of_jobs() -> Any:
+    return redis.Redis.from_url(str(app.url))
+
+
+def _work(what: object, limit: str = "", most: int = 0, key: str = "", rare: bool = False) -> None:
+    """Note the begin and the end of a job; a rare one fails the first time."""
+    job = current_job()
+    assert job is not None
+    me = f"{os.getpid()} {job.jid} {time.monotonic()}"
+    ledger().eval(ENTER, 2, f"inside:{limit}", "keys", limit, most, key, me)
+    try:
+        time.sleep(0.002)
+        if job.class_name == "Dying" or (rare and job.get("retry_count") is None):
+            raise ValueError(what)
+        ledger().rpush("ended", f"{what} {os.getpid()}")
+    finally:
+        with ledger().pipeline() as steps:
+            steps.srem(f"inside:{limit}", me)
+            if key:
+                steps.hdel("keys", key)
+            steps.execute()
+
+
+@app.job(
+    name="Slotted", limit=slots, unique=Unique(60, by=["pair"], scope="while_running"), retry=5
+)
+def slotted(number: int, pair: int) -> None:
+    _work(number, "slots", SLOTS, f"pair-{pair}", rare=number % 20 == 3)
+
+
+@app.job(name="Windowed", limit=window, retry=5)
+def windowed(number: int) -> None:
+    job = current_job()
+    assert job is not None
+    for entry in redis_of_jobs().zrange("jobwire:limit:window:starts", 0, -1):
+        _, start, jid = entry.decode().split(":")
+        if start and jid == job.jid:
+            ledger().sadd("starts", start)
+    _work(number, rare=number % 20 == 4)
+
+
+@app.job(name="Dying", limit=slots, retry=0)
+def dying(number: int) -> None:
+    _work(number, "slots", SLOTS)
+
+
+@app.job(name="Sole", queue="sole", unique=Unique(300, by=["key"]), retry=5)
+def sole(key: str, number: int) -> None:
+    _work("sole", key=key, rare=number % 40 == 4)
+
+
+@app.job(name="Ended", queue="ends")
+def ended(batch: int, event: str) -> None:
+    ledger().rpush("callbacks", f"{batch} {event} {os.getpid()}")
+
+
+def _soon(job: Job, error: BaseException, count: int) -> float:
+    return 0.2
+
+
+for _job in (slotted, windowed, sole):
+    _job.retry_in(_soon)
+
+
+def work(url: str) -> None:
+    """Run a worker until it is killed."""
+    logging.getLogger("jobwire").setLevel(logging.CRITICAL)
+    server: Any = argparse.Namespace(url=url)
+    timings = Timings(slot_lease=LEASE_S, heartbeat_interval=1.0)
+    queues = {"ends": 0, "sole": 0, "default": 0}
+    with running(app, server, queues=queues, concurrency=8, timings=timings):
+        threading.Event().wait()
+
+
+class Storm:
+    """One run, from the first job to the account."""
+
+    def __init__(self, options: argparse.Namespace, server: Server, calm: Server) -> None:
+        self._options = options
+        self._dice = random.Random(options.seed)
+        self._server, self._calm = server, calm
+        self._client: Any = server.client()
+        self._ledger: Any = calm.client()
+        self._workers: list[subprocess.Popen[bytes]] = []
+        self.killed: set[int] = set()
+        self.dying: dict[int, int] = {}  # number of a batch -> members that die
+        self.ids: list[str] = []
+        self.refused = 0
+        self.twice = 0
+        self._made = threading.Event()
+        self._producer = threading.Thread(target=self.produce, daemon=True)
+
+    def start(self) -> None:
+        env = environment(**{RECORD: self._calm.url})
+        command = [sys.executable, "-m", "tests.chaos.coordination", "--work", self._server.url]
+        self._workers.append(subprocess.Popen(command, env=env, cwd=PYTHON))
+
+    def kill(self) -> None:
+        """Kill a worker, start another one, and end the lease of the dead one."""
+        victim = self._workers.pop(self._dice.randrange(len(self._workers)))
+        victim.kill()
+        victim.wait()
+        self.start()
+        name = f"worker-{victim.pid}"
+        wait_until(
+            lambda: name not in {one["name"] for one in self._ledger.client_list()},
+            what="the end of its connections to the ledger",
+        )
+        mine = f"{victim.pid} ".encode()
+        for each in self._ledger.smembers("inside:slots"):
+            if each.startswith(mine):
+                self._ledger.srem("inside:slots", each)
+        for key, each in self._ledger.hgetall("keys").items():
+            if each.startswith(mine):
+                self._ledger.hdel("keys", key)
+        self.killed.add(victim.pid)
+        for identity in self._client.smembers("processes"):
+            if identity.split(b":")[-2] == b"%d" % victim.pid:
+                self._client.delete(identity)
+
+    def close(self) -> None:
+        for worker in self._workers:
+            worker.kill()
+            worker.wait()
+
+    def produce(self) -> None:
+        """Make the batches, with some members that die; and push unique jobs all the time."""
+        number = 0
+        for at in range(BATCHES):
+            with app.batch(
+                on_success=ended.s(at, "on_success"),
+                on_complete=ended.s(at, "on_complete"),
+                on_death=ended.s(at, "on_death"),
+            ) as batch:
+                members = []
+                for _ in range(self._options.jobs // BATCHES):
+                    number += 1
+                    members.append(self._member(at, number))
+                    self._push_sole(number)
+                batch.add_all(members)
+            self.ids.append(batch.id)
+        self._made.set()
+
+    def _member(self, batch: int, number: int) -> Call:
+        if batch % 2 and number % DYING == 0:
+            self.dying[batch] = self.dying.get(batch, 0) + 1
+            return dying.s(number)
+        return slotted.s(number, number // 4) if number % 2 else windowed.s(number)
+
+    def _push_sole(self, number: int) -> None:
+        if number % 4 == 0:
+            try:
+                sole.enqueue(f"key-{self._dice.randrange(SOLE_KEYS)}", number)
+            except DuplicateJob:
+                self.refused += 1
+
+    def look(self) -> None:
+        """Count the keys of unique jobs that are in several places at one moment."""
+        steps = self._client.pipeline(transaction=True)
+        steps.lrange("queue:sole", 0, -1)
+        for name in ("retry", "schedule"):
+            steps.zrange(name, 0, -1)
+        for key in self._client.keys("jobwire:private:*"):
+            steps.hvals(key)
+        jobs = [json.loads(text) for texts in steps.execute() for text in texts]
+        seen = {(job["args"][0], job["jid"]) for job in jobs if job["class"] == "Sole"}
+        counts = Counter(key for key, _ in seen)
+        self.twice += sum(count > 1 for count in counts.values())
+
+    def rage(self) -> None:
+        """Kill workers until all jobs were enqueued and most have ended; then let the rest end."""
+        self._producer.start()
+        most, since, killed_at = -1, time.monotonic(), time.monotonic()
+        while True:
+            time.sleep(0.2)
+            self.look()
+            done = self._ledger.llen("ended")
+            if done > most:
+                most, since = done, time.monotonic()
+            if time.monotonic() - since > PATIENCE_S or self.over():
+                return
+            calm = self._made.is_set() and done > self._options.jobs * 0.98
+            if not calm and time.monotonic() - killed_at > self._options.pause:
+                killed_at = time.monotonic()
+                self.kill()
+
+    def over(self) -> bool:
+        """Return whether nothing waits or runs any more."""
+        client = self._client
+        places = ("queue:default", "queue:sole", "queue:ends", "schedule", "retry")
+        return (
+            self._made.is_set()
+            and not client.exists(*places)
+            and not client.keys("jobwire:private:*")
+        )
+
+    def account(self) -> dict[str, object]:
+        """Return what was found; each name that is not a figure must be 0."""
+        client, book = self._client, self._ledger
+        runs: dict[str, list[int]] = {}
+        for name in ("ended", "callbacks"):
+            for line in book.lrange(name, 0, -1):
+                what, _, pid = line.decode().rpartition(" ")
+                runs.setdefault(what, []).append(int(pid))
+        expected = {f"{at} on_complete" for at in range(BATCHES)}
+        for at in range(BATCHES):
+            expected.add(f"{at} on_death" if at in self.dying else f"{at} on_success")
+        callbacks = {what for what in runs if " on_" in what}
+        sole_runs = runs.pop("sole", [])
+        states = Counter(client.hget(f"jobwire:batch:{one}", "state") for one in self.ids)
+        alone = [what for what in runs if what.isdigit()]
+        deaths = sum(self.dying.values())
+        wrong = {name.decode(): int(count) for name, count in book.hgetall("wrong").items()}
+        starts = sorted(int(start) for start in book.smembers("starts"))
+        span = int(window.per * 1e6)
+        assert window.window is not None
+        over = sum(
+            later - start < span
+            for start, later in zip(starts, starts[window.window :], strict=False)
+        )
+        left = [client.keys(f"jobwire:limit:*:{part}") for part in ("held", "line", "jobs")]
+        return {
+            "wrong": {
+                "members without an end": self._options.jobs - deaths - len(alone),
+                "deaths too many or few": client.zcard("dead") - deaths,
+                "callbacks missing": len(expected - callbacks),
+                "callbacks too many": len(callbacks - expected),
+                "second ends without a kill": sum(
+                    not {*pids[:-1]} <= self.killed for pids in runs.values()
+                ),
+                "batches open": BATCHES - states[b"complete"],
+                "slots exceeded": wrong.get("slots", 0),
+                "windows exceeded": over,
+                "locks held twice": wrong.get("doubled", 0),
+                "unique jobs twice": self.twice,
+                "locks left": len(client.keys("jobwire:unique:*")),
+                "keys of limits left": sum(map(len, left)),
+            },
+            "members": self._options.jobs,
+            "deaths": deaths,
+            "callbacks": len(callbacks),
+            "second ends": sum(len(pids) - 1 for pids in runs.values()),
+            "starts in windows": len(starts),
+            "unique jobs": len(sole_runs),
+            "duplicates refused": self.refused,
+            "kills": len(self.killed),
+        }
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.chaos.coordination")
+    parser.add_argument("--jobs", type=int, default=100_000, help="members of batches")
+    parser.add_argument("--workers", type=int, default=4)
+    parser.add_argument("--seed", type=int, default=0, help="repeats the choice of killed workers")
+    parser.add_argument("--pause", type=float, default=2.0, help="seconds between two kills")
+    parser.add_argument("--work", metavar="URL", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.work:
+        work(options.work)
+    if options.jobs < BATCHES or options.workers < 1:
+        parser.error(f"--jobs must be at least {BATCHES}, --workers at least 1")
+    out = Console(highlight=False, soft_wrap=True)
+    with ExitStack() as opened:
+        reaper = Reaper()
+        opened.callback(reaper.close)
+        server, calm = Server(reaper, valkey_program()), Server(reaper, valkey_program())
+        opened.callback(server.close)
+        opened.callback(calm.close)
+        app.connect(server.url)
+        storm = Storm(options, server, calm)
+        opened.callback(storm.close)
+        started = time.monotonic()
+        for _ in range(options.workers):
+            storm.start()
+        storm.rage()
+        time.sleep(LEASE_S)  # the last slots of killed processes
+        account: Any = storm.account()
+        app.close()
+    wrong = {name: count for name, count in account.pop("wrong").items() if count}
+    for name, count in wrong.items():
+        out.print(f"{name}: {count}")
+    figures = ", ".join(f"{count:,} {name}" for name, count in account.items())
+    out.print(f"{figures}, in {time.monotonic() - started:,.0f} s: {'wrong' if wrong else 'well'}")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
