@@ -58,7 +58,8 @@ _PROFILES = (
     *("client/limits", "worker/limits"),
     *("client/batch", "worker/batch"),
     "worker/activejob",
-    *("worker/compression", "worker/parking", "worker/classes", "worker/progress"),
+    *("worker/compression", "worker/parking", "worker/classes"),
+    *("client/progress", "worker/progress"),
     *("worker/uniquejobs", "inspector/uniquejobs"),
 )
 _ROBUST_THROUGHOUT = frozenset(
@@ -71,7 +72,8 @@ _ROBUST_THROUGHOUT = frozenset(
         *("client/limits", "worker/limits"),
         *("client/batch", "worker/batch"),
         "worker/activejob",
-        *("worker/compression", "worker/parking", "worker/classes", "worker/progress"),
+        *("worker/compression", "worker/parking", "worker/classes"),
+        *("client/progress", "worker/progress"),
         *("worker/uniquejobs", "inspector/uniquejobs"),
     ]
 )

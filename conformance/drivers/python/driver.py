@@ -166,6 +166,8 @@ def inspect(inspector: Inspector, request: dict[str, Any]) -> dict[str, Any]:
                         "jid": work.job.jid,
                         "queue": work.queue or None,
                         "run_at": work.run_at,
+                        "progress": work.progress
+                        and {f: getattr(work.progress, f) for f in ("done", "total", "note")},
                     }
                     for work in inspector.works()
                 ]
