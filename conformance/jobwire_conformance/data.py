@@ -60,7 +60,7 @@ _PROFILES = (
     "worker/activejob",
     *("worker/compression", "worker/parking", "worker/classes"),
     *("client/progress", "worker/progress"),
-    *("worker/uniquejobs", "inspector/uniquejobs"),
+    *("worker/uniquejobs", "inspector/uniquejobs", "worker/trace"),
 )
 _ROBUST_THROUGHOUT = frozenset(
     [
@@ -74,7 +74,7 @@ _ROBUST_THROUGHOUT = frozenset(
         "worker/activejob",
         *("worker/compression", "worker/parking", "worker/classes"),
         *("client/progress", "worker/progress"),
-        *("worker/uniquejobs", "inspector/uniquejobs"),
+        *("worker/uniquejobs", "inspector/uniquejobs", "worker/trace"),
     ]
 )
 

@@ -104,6 +104,8 @@ def producer(
 ) -> ClientMiddleware:
     """Return client middleware that traces each push, and writes the context into the payload.
 
+    [X-ADDON-8]
+
     For a `Client` without an application: `Client(middleware=[producer()])`. The parameters
     are those of `instrument`.
     """
@@ -196,6 +198,8 @@ def consumer(
 
 def extract(job: Job, propagator: TextMapPropagator | None = None) -> Context:
     """Return the context of the push that a payload carries; an empty one if it carries none.
+
+    [X-ADDON-9]
 
     The first valid one of these places counts: the headers that ActiveJob's instrumentation wrote
     into the arguments, the fields of the payload, `newrelic`, Sentry's `trace_propagation_headers`,

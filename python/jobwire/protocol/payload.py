@@ -240,7 +240,9 @@ def edit(
     defaults: Mapping[str, Any] | None = None,
     drop: Collection[str] = (),
 ) -> bytes:
-    """Return `text` with some fields changed and all other fields untouched. [PAY-7] [PAY-13]
+    """Return `text` with some fields changed and all other fields untouched.
+
+    [PAY-7] [PAY-13] [X-ADDON-10]
 
     A transition that changes no field keeps the text and needs no call of this. [PAY-27]
 

@@ -15,6 +15,7 @@ from jobwire.application.config import FetchMode
 from jobwire.inspect.sets import sweep_queue
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.ruby_locks import RubyLock, ruby_lock_of
+from tests.integration.inspector.entries import snapshot
 from tests.integration.payloads import push_job
 from tests.workers import Workers, running
 
@@ -272,3 +273,76 @@ def test_payloads_that_describe_no_lock_of_ruby() -> None:
     )
     for change in bad:
         assert ruby_lock_of({**good, **change}) is None, change
+
+
+# The work of each product: members of the payload, in its own spelling, and keys.
+BESIDE: dict[str, tuple[str, list[tuple[str, ...]]]] = {
+    "sidekiq-batch": (
+        '"bid":"Zm9vYmFyYmF6cXg"',
+        [
+            ("HSET", "BID-Zm9vYmFyYmF6cXg", "pending", "1", "created_at", "1.5"),
+            ("SADD", "BID-Zm9vYmFyYmF6cXg-jids", ME),
+        ],
+    ),
+    "sidekiq-scheduler": (
+        '"queue_name":"x","scheduled_at":1.50',
+        [
+            ("HSET", "schedules", "nightly", '{"class": "Fails"}'),
+            ("ZADD", "schedules_changed", "1.5", "nightly"),
+            ("ZADD", "sidekiq-scheduler:pushed:nightly", "5", "5"),
+        ],
+    ),
+    "sidekiq-limit_fetch": (
+        '"limit":1e0',
+        [
+            ("SET", "limit_fetch:limit:default", "1"),
+            ("RPUSH", "limit_fetch:probed:default", "uuid"),
+            ("SADD", "limit:processes", "uuid"),
+        ],
+    ),
+    "sidekiq-failures": (
+        '"failures":"all","processor":"web:1"',
+        [("ZADD", "failed", "1.5", '{"class":"Fails","jid":"x"}')],
+    ),
+    "sidekiq-encrypted_args": ('"encrypted_args":[0]', []),
+    "sidekiq-debouncer": (
+        '"debounce":true,"debounce_key":"debounce/v3/Fails/1"',
+        [("ZADD", "debouncer", "1.5", "debounce/v3/Fails/1")],
+    ),
+    "activejob-uniqueness": (
+        '"store":"1"',
+        [("SET", f"activejob_uniqueness:fails:{'a' * 32}", "x")],
+    ),
+    "sidekiq-pauzer": ('"version":2', [("SADD", "sidekiq-pauzer", "low")]),
+}
+
+
+@pytest.mark.parametrize("product", BESIDE)
+def test_what_another_product_writes_stays_as_it_is(server: Server, product: str) -> None:
+    """PAY-13, KEY-6: its keys; and its fields as spelled, through failures and a promotion."""
+    client: Any = server.client()
+    written, keys = BESIDE[product]
+    for words in keys:
+        client.execute_command(*words)
+    theirs = snapshot(client)
+    text = f'{{"class":"Fails","args":["é"],"jid":"{ME}","retry":true,{written}}}'
+    client.lpush("queue:default", text)
+    seen: list[dict[str, list[str]]] = []
+    app = app_of(server, seen)
+    with running(app, server, foreign={"bid": "run"}):
+        (first,) = wait_until(lambda: client.zrange("retry", 0, -1), what="the failure")
+        assert written in first.decode()
+        client.zadd("retry", {first: 5})
+        wait_until(lambda: len(seen) == 2 and client.zcard("retry"), what="the second failure")
+    (second,) = client.zrange("retry", 0, -1)
+    assert text[1:-1] in second.decode()
+    assert {key: value for key, value in snapshot(client).items() if key in theirs} == theirs
+
+
+def test_a_job_of_a_batch_is_parked_byte_for_byte(server: Server) -> None:
+    """X-PARK-3: unless a worker is told to run it."""
+    client: Any = server.client()
+    text = f'{{ "class":"Work", "args":[1.0],"jid":"{ME}","bid":"Zm9vYmFyYmF6cXg"}}'.encode()
+    client.lpush("queue:default", text)
+    with running(app_of(server, []), server):
+        wait_until(lambda: client.zrange("jobwire:parked", 0, -1) == [text], what="the job")

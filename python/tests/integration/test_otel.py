@@ -140,7 +140,7 @@ def queued(server: Server, queue: str) -> dict[str, Any]:
 def test_a_trace_goes_on_from_ruby_through_python(
     server: Server, recorder: Recorder, style: otel.Style
 ) -> None:
-    """ECO-TR-1: the headers of the payload in, the headers of the next payload out."""
+    """X-ADDON-8, X-ADDON-9: headers of the payload in, those of the next payload out."""
     server.client().lpush("queue:default", BY_RUBY)
     with running(shop(recorder, style), server):
         (execution,) = recorder.wait("process default")
@@ -190,7 +190,7 @@ def test_async_jobs_too(server: Server, recorder: Recorder, style: otel.Style) -
 
 
 def test_a_retry_keeps_the_context_of_the_push(server: Server, recorder: Recorder) -> None:
-    """ECO-TR-12: the retry's payload is the fetched one, so its bytes stay but for the failure."""
+    """X-ADDON-10: the retry's payload is the fetched one; its bytes stay but for the failure."""
     text = BY_RUBY.replace("First", "Bad").replace('"args":["r\\u00e9sum\\u00e9",1.0]', '"args":[]')
     server.client().lpush("queue:default", text)
     with running(shop(recorder), server):

@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 import time
 from collections import Counter
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
 import redis
+from opentelemetry import baggage, context, trace
+from opentelemetry.baggage.propagation import W3CBaggagePropagator
+from opentelemetry.propagators.composite import CompositePropagator
+from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
+from harness.chroots import CHROOTS
 from harness.servers import Server, wait_until
-from jobwire import Client
+from jobwire import App, Client, otel
 from jobwire.application.config import FetchMode
 from tests.interop.driver import Driver
 from tests.interop.python_worker import worker_process, worker_threads
-from tests.interop.sidekiq import RealSidekiq, results
+from tests.interop.sidekiq import RUBY, RealSidekiq, results
+from tests.workers import running
 
 pytestmark = pytest.mark.interop
 
@@ -118,3 +127,69 @@ def test_each_language_runs_its_own_classes(
         )  # that ran when it was killed
         assert driver.stats()["failed"] == 0
         assert not client.exists("retry", "dead", "schedule", "jobwire:parked", "queue:default")
+
+
+TRACING = """
+require_relative "jobs"
+
+# As OpenTelemetry's instrumentation does it: the context is in fields of the payload; each push
+# writes that of the running job, with a span of its own, over any older one.
+class Tracer
+  def call(_, job, _)
+    Thread.current[:trace] = job["traceparent"]
+    Thread.current[:baggage] = job["baggage"]
+    yield
+  ensure
+    Thread.current[:trace] = Thread.current[:baggage] = nil
+  end
+end
+
+class Injector
+  def call(_, job, _, _)
+    if (trace = Thread.current[:trace])
+      job["traceparent"] = trace.sub(/-[0-9a-f]{16}-/, "-00f067aa0ba902b7-")
+      job["baggage"] = Thread.current[:baggage] if Thread.current[:baggage]
+    end
+    yield
+  end
+end
+
+Sidekiq.configure_server do |config|
+  config.client_middleware { |chain| chain.add(Injector) }
+  config.server_middleware { |chain| chain.add(Tracer) }
+end
+
+class RelayJob
+  include Sidekiq::Job
+  def perform = Sidekiq::Client.push("class" => "Last", "queue" => "python", "args" => [])
+end
+"""
+
+
+def test_a_trace_goes_from_python_through_ruby_to_python(
+    sidekiq_version: str, server: Server, tmp_path: Path
+) -> None:
+    """X-ADDON-8, X-ADDON-9: one trace; the span of Ruby's push is the parent of the last job."""
+    for file in RUBY.glob("*.rb"):
+        shutil.copy(file, tmp_path)
+    (tmp_path / "trace.rb").write_text(TRACING)
+    sidekiq = RealSidekiq(sidekiq_version, CHROOTS / sidekiq_version, server.url, tmp_path)
+    w3c = CompositePropagator([TraceContextTextMapPropagator(), W3CBaggagePropagator()])
+    app = App(server.url)
+    seen: list[tuple[SpanContext, object]] = []
+
+    @app.job(name="Last", queue="python")
+    def last() -> None:
+        span = trace.get_current_span()
+        seen.append((span.get_span_context(), baggage.get_baggage("tenant")))
+
+    otel.instrument(app, style="child", propagator=w3c)
+    ours = SpanContext(0xABC, 0xDEF, is_remote=False, trace_flags=TraceFlags(TraceFlags.SAMPLED))
+    with sidekiq.worker(program="trace.rb"), running(app, server, queues={"python": 0}):
+        caller = trace.set_span_in_context(NonRecordingSpan(ours))
+        token = context.attach(baggage.set_baggage("tenant", "42", caller))
+        app.client.push("RelayJob", [])
+        context.detach(token)
+        wait_until(lambda: bool(seen), 60, "the last job")
+    ((theirs, tenant),) = seen
+    assert (theirs.trace_id, theirs.span_id, tenant) == (ours.trace_id, 0x00F067AA0BA902B7, "42")
