@@ -520,7 +520,7 @@ class App(Steps):
                 the callbacks are in several queues.
         """
         calls = {"on_success": on_success, "on_complete": on_complete, "on_death": on_death}
-        return NewBatch(self, calls, description, self._choose_one())
+        return NewBatch(self, calls, description, self.choose(""))
 
     def find_batch(self, batch_id: str) -> Batch | None:
         """Return a batch by its id; None if it is gone."""

@@ -145,6 +145,7 @@ class NewBatch:
 
     def __enter__(self) -> Batch:
         batch = self._batch
+        batch._redis = batch._clients.place(batch._redis)
         client = batch._clients.client_of(batch._redis)
         batch.queue = client._produce(
             workflows.open_batch, batch.id, self._callbacks, self._description
@@ -164,6 +165,7 @@ class NewBatch:
 
     async def __aenter__(self) -> Batch:
         batch = self._batch
+        batch._redis = await batch._clients.aplace(batch._redis)
         client = batch._clients.aclient_of(batch._redis)
         batch.queue = await client._produce(
             workflows.open_batch, batch.id, self._callbacks, self._description

@@ -19,7 +19,7 @@ from jobwire.application.client import Client
 from jobwire.application.delivery import Transport
 from jobwire.application.generation import GenerationSetting
 from jobwire.application.payload_maker import MAX_PAYLOAD_BYTES
-from jobwire.application.producer import make_producer, new_jid
+from jobwire.application.producer import make_producer
 from jobwire.application.redis_url import find_address
 from jobwire.application.sharded import AsyncShardedClient, ClientOf, ShardedClient, ShardedProducer
 from jobwire.application.shards import TIMEOUT_S, Shards, is_shard_name, named
@@ -27,7 +27,7 @@ from jobwire.connection.connect import safe_url
 from jobwire.errors import ConfigError
 from jobwire.protocol.arguments import StrictArgs
 from jobwire.protocol.normalize import AsyncClientMiddleware, ClientMiddleware
-from jobwire.protocol.placement import Home, ranking
+from jobwire.protocol.placement import States, ranking
 
 if TYPE_CHECKING:
     from jobwire.application.push_buffer import PushBuffer
@@ -111,6 +111,8 @@ class Clients:
     def shard_of(self, key: str) -> str:
         """Return the shard of a key, for `via`: the same one as long as the shards are the same.
 
+        The first call in a process asks a shard which of them get jobs.
+
             with app.via(app.shard_of(f"tenant {tenant.id}")):
                 bill.enqueue(tenant.id)
 
@@ -119,7 +121,28 @@ class Clients:
         """
         if not self.shards:
             raise ConfigError("the application has no shards; write App(shards=[URL, URL])")
-        return ranking(key, self.shards)[0]
+        if self._shards.unread:
+            self.follow_states()
+        return ranking(key, self._shards.used)[0]
+
+    @property
+    def served_shards(self) -> tuple[str, ...]:
+        """Names of the shards that are not removed, as far as this process knows."""
+        return self.shards and self._shards.served
+
+    @property
+    def shard_epoch(self) -> int:
+        """Number of the last change of the state of a shard that this process knows."""
+        return self._shards.epoch
+
+    def follow_states(self) -> None:
+        """Read the states of the shards, unless this process has done so a moment ago."""
+        if self.shards:
+            self.client_of("")._produce(lambda each: cast("ShardedProducer", each).follow())
+
+    def learn_states(self, states: States) -> None:
+        """Follow the states of the shards, which a worker has read."""
+        self._shards.learn(states)
 
     @property
     def client(self) -> Client:
@@ -135,16 +158,26 @@ class Clients:
         """Return the Redis for a push: that of the `via` around the call, or else the given one."""
         return self._via.get() or redis
 
-    def _choose_one(self) -> str:
-        """Return the Redis for all parts of one thing: that of `via`, or a shard that answers."""
-        if not self.shards or self._via.get():
-            return self.choose("")
-        place = Home(new_jid(), fixed=False)
-        return self._shards.choose(place) or self.shards[0]
+    def place(self, redis: str) -> str:
+        """Return the Redis for all parts of one thing: a shard that answers, unless one is given.
+
+        Args:
+            redis: The answer of `choose`.
+        """
+        if not self._is_sharded(redis):
+            return redis
+        return self.client_of("")._produce(lambda each: cast("ShardedProducer", each).place())
+
+    async def aplace(self, redis: str) -> str:
+        """Return the Redis for all parts of one thing; see `place`."""
+        if not self._is_sharded(redis):
+            return redis
+        client = self.aclient_of("")
+        return await client._produce(lambda each: cast("ShardedProducer", each).place())
 
     def _choose_all(self) -> tuple[str, ...]:
-        """Return each Redis that may have such a thing."""
-        return (self.choose(""),) if self._via.get() else self.shards or ("",)
+        """Return each Redis that may have a batch."""
+        return (self.choose(""),) if self._via.get() else self.served_shards or ("",)
 
     def client_of(self, redis: str) -> Client:
         """Return the blocking client of a Redis, also inside a `via` of another one.

@@ -14,13 +14,13 @@ from jobwire.application.client import Client
 from jobwire.application.delivery import deliver
 from jobwire.application.generation import FleetGeneration, GenerationSetting
 from jobwire.application.job_writer import JobWriter
-from jobwire.application.producer import Producer
+from jobwire.application.producer import Producer, new_jid
 from jobwire.application.shards import Shards, may_pass
 from jobwire.errors import ConfigError, NoReply, RedisTrouble
 from jobwire.protocol.iteration import Cancellation
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.normalize import ReadyPayload
-from jobwire.protocol.placement import Home, home, ranking
+from jobwire.protocol.placement import Home, ShardState, home, ranking, read_states
 from jobwire.protocol.progress import JobProgress
 from jobwire.protocol.results import Result, ResultOutcome
 from jobwire.protocol.times import Generation
@@ -38,6 +38,7 @@ ClientOf: TypeAlias = Callable[[str], Client | AsyncClient]
 """Returns the client of a shard, by its name."""
 WAIT_S = 1.0  # for a result at the likely shard, before all shards are asked again
 
+_ANYWHERE = Home("states", fixed=False)
 _PLACES = ("running", "queued", "done", "unknown")  # of a cancelled job, the best answer first
 
 
@@ -99,7 +100,7 @@ class _Calls:
         """
         trouble: RedisTrouble | None = None
         answer = None
-        for name in self.shards.names:
+        for name in self.shards.served:
             try:
                 self.shards.check(name)
                 answer = yield from self.call(name, call)
@@ -111,6 +112,19 @@ class _Calls:
         if trouble is not None:
             raise trouble
         return answer
+
+    def follow(self) -> Op[None]:
+        """Learn the states of the shards from one that answers, once in a while."""
+        if not self.shards.is_due():
+            return
+        tried: set[str] = set()
+        while (name := self.shards.choose(_ANYWHERE, tried)) is not None:
+            try:
+                self.shards.learn((yield from self.produce(name, _read_states)))
+            except RedisTrouble:
+                tried.add(name)
+            else:
+                return
 
     def keeper(self, shard: str) -> Keeper | None:
         """Return the buffer of a shard."""
@@ -147,6 +161,7 @@ class ShardedWriter(JobWriter):
         """
         if self.transport.overrides:
             return (yield from deliver(self.transport, jobs))
+        yield from self._calls.follow()
         left = [(job, home(job, self._shards.placement)) for job in jobs]
         answer = _Answer()
         troubles: list[RedisTrouble] = []
@@ -180,7 +195,7 @@ class ShardedWriter(JobWriter):
             shard = self._shards.choose(place, tried)
             last = place.fixed or shard is None
             if shard is None:
-                shard = ranking(place.key, self._shards.names)[0]
+                shard = ranking(place.key, self._shards.used)[0]
             parts.setdefault((shard, last), []).append((job, place))
         return parts
 
@@ -224,7 +239,7 @@ class _LowestGeneration(FleetGeneration):
     def _detect(self) -> Op[Generation]:
         found: list[Generation] = []
         trouble: RedisTrouble | None = None
-        for name in self._calls.shards.names:
+        for name in self._calls.shards.served:
             try:
                 self._calls.shards.check(name)
                 found.append((yield from self._calls.produce(name, Producer.generation)))
@@ -268,6 +283,16 @@ class ShardedProducer(Producer):
             for name, ids in answer.shards.items() if isinstance(answer, _Answer) else ():
                 shards.setdefault(name, []).extend(ids)
         return PlacedIds(super()._ids(jids, *answers), shards)
+
+    def follow(self) -> Op[None]:
+        """Learn which shards get jobs, unless this process has done so a moment ago."""
+        if not self.transport.overrides:
+            yield from self._calls.follow()
+
+    def place(self) -> Op[str]:
+        """Return the shard for all parts of one thing."""
+        yield from self.follow()
+        return self._shards.choose(Home(new_jid(), fixed=False)) or self._shards.used[0]
 
     def outcomes(self, jids: Sequence[str]) -> Op[list[ResultOutcome | None]]:
         """Return how jobs have ended, from the results on all shards."""
@@ -337,7 +362,7 @@ class ShardedProducer(Producer):
         return min(answers, key=lambda answer: _PLACES.index(answer.place))
 
     def _likely(self, jid: str) -> str:
-        order = ranking(jid, self._shards.names)
+        order = ranking(jid, self._shards.used)
         return next((name for name in order if not self._shards.away(name)), order[0])
 
 
@@ -416,6 +441,10 @@ def _fail(error: RedisTrouble, jobs: Sequence[ReadyPayload]) -> Op[Refused]:
     """Fail, in place of a second attempt."""
     raise error
     yield  # a generator, as every operation
+
+
+def _read_states(producer: Producer) -> Op[dict[str, ShardState]]:
+    return read_states(producer.keys)
 
 
 def _is_something(answer: object) -> bool:

@@ -1,8 +1,9 @@
-"""The shards of an application: their names, and those that do not answer now."""
+"""The shards of an application: their names and states, and those that do not answer now."""
 
 from __future__ import annotations
 
 import logging
+import math
 import os
 import random
 import re
@@ -22,7 +23,14 @@ from jobwire.errors import (
     RedisUnreachable,
 )
 from jobwire.protocol.keys import Keys
-from jobwire.protocol.placement import Home, Placement, check_placement, ranking
+from jobwire.protocol.placement import (
+    Home,
+    Placement,
+    States,
+    check_placement,
+    newest,
+    ranking,
+)
 from jobwire.protocol.wire import command, once
 
 __all__ = ["TIMEOUT_S", "Shards", "is_shard_name", "may_pass", "named"]
@@ -30,6 +38,7 @@ __all__ = ["TIMEOUT_S", "Shards", "is_shard_name", "may_pass", "named"]
 TIMEOUT_S = 1.0  # for a connection to a shard, and for its reply
 SILENT_S = 0.25  # without any reply, after which a shard gets no jobs that others can take
 PROBE_TIMEOUT_S = 0.5
+FRESH_S = 5.0  # for which a program does not read the states again
 FIRST_PAUSE_S, MAX_PAUSE_S = 0.1, 1.0  # between two looks at a shard that is away
 
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,100}")
@@ -82,6 +91,9 @@ class Shards:
 
     Attributes:
         names: Their names.
+        used: Those that get jobs.
+        served: Those that are not removed.
+        epoch: Number of the last change of a state that this program knows.
         placement: The rule.
     """
 
@@ -90,6 +102,10 @@ class Shards:
         self.placement: Placement = check_placement(placement)
         self._urls = dict(urls)
         self._keys = Keys(namespace)
+        self._states: States = {}
+        self._read_at = -math.inf  # monotonic
+        self.used = self.served = self.names
+        self.epoch = 0
         self._begin()
         _all.add(self)
 
@@ -107,11 +123,40 @@ class Shards:
             home: The place of the job.
             without: Shards that this job has tried.
         """
-        order = ranking(home.key, self.names)
+        order = ranking(home.key, self.used)
         if home.fixed:
             return order[0]
         left = [name for name in order if name not in without and not self.away(name)]
         return next((name for name in left if not self._silent(name)), left[0] if left else None)
+
+    @property
+    def unread(self) -> bool:
+        """True until a program has tried to read the states."""
+        return self._read_at == -math.inf
+
+    def is_due(self) -> bool:
+        """Return whether the caller has to read the states now, and no other one for a while."""
+        with self._change:
+            due = time.monotonic() - self._read_at >= FRESH_S
+            if due:
+                self._read_at = time.monotonic()
+            return due
+
+    def learn(self, states: States) -> None:
+        """Follow the states that a shard has, where they are newer than those that are known."""
+        with self._change:
+            self._states = known = newest([self._states, states])
+            mine = [known[name] for name in self.names if name in known]
+            if not mine:
+                return
+            self.epoch = max(state.epoch for state in mine)
+            named = {name: known[name].name if name in known else "new" for name in self.names}
+            used = tuple(name for name in self.names if named[name] == "used")
+            if used != self.used:
+                _log.info("shards that get jobs: %s", ", ".join(used or self.names))
+            # Without any, jobs are better on some shard than nowhere.
+            self.used = used or self.names
+            self.served = tuple(name for name in self.names if named[name] != "removed")
 
     def away(self, name: str) -> str:
         """Return the reason for which a shard gets no jobs now, or "" if it gets some."""

@@ -39,6 +39,7 @@ _OPERATIONS = {
     "explain": Place("jobwire.cli.operations:explain", "Say why a job does not run now."),
     "groups": Place("jobwire.cli.operations:groups", "Show failures, grouped by their cause."),
     "journal": Place("jobwire.cli.operations:journal", "Show the changes that people made."),
+    "shards": Place("jobwire.cli.shards:shards", "Show, add, drain and remove shards."),
     "undo": Place("jobwire.cli.operations:undo", "Put deleted jobs back."),
 }
 _NO_SUITE = "this command needs the conformance suite: pip install 'jobwire[conformance]'"

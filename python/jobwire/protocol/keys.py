@@ -47,6 +47,7 @@ class Keys:
     ruby_digests: str = field(init=False)  # ZSET name of a lock -> time [X-ADDON-6]
     limits: str = field(init=False)  # ZSET limit as JSON -> its last use, ms [X-LIMIT-3]
     journal: str = field(init=False)  # STREAM of the changes that people made [KEY-5]
+    shards: str = field(init=False)  # HASH shard -> its state [KEY-5]
 
     def __post_init__(self) -> None:
         if any(char.isspace() for char in self.namespace):
@@ -77,6 +78,7 @@ class Keys:
             ("ruby_digests", "uniquejobs:digests"),
             ("limits", "jobwire:limits"),
             ("journal", "jobwire:journal"),
+            ("shards", "jobwire:shards"),
         ):
             object.__setattr__(self, name, self.namespace + key)
 

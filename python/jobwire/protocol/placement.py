@@ -3,12 +3,14 @@
 A shard is a whole instance of the protocol. A lock or a limit that a job shares with others is in
 one instance, so all jobs with the same key go to the same shard. The shards of a key have an order
 that depends on nothing but the names: with another shard, only the keys that it gets move.
+
+A person changes the state of a shard while programs run. Each shard has a copy of all states.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple, TypeAlias, get_args
 
 import msgspec
@@ -16,17 +18,48 @@ import msgspec
 from jobwire.errors import ConfigError, InvalidJob
 from jobwire.protocol.chains import NEXT
 from jobwire.protocol.groups import GROUP
+from jobwire.protocol.keys import Keys
 from jobwire.protocol.limits import LIMIT, limit_of
 from jobwire.protocol.normalize import ReadyPayload
 from jobwire.protocol.unique import UNIQUE, lock_of
+from jobwire.protocol.wire import Op, command
 
-__all__ = ["Home", "Placement", "check_placement", "home", "keys_of", "ranking"]
+__all__ = [
+    "Home",
+    "Placement",
+    "ShardState",
+    "States",
+    "check_placement",
+    "home",
+    "keys_of",
+    "newest",
+    "ranking",
+    "read_states",
+    "write_states",
+]
 
 Placement: TypeAlias = Literal["spread", "queue"]
 """The rule for a job that shares nothing: `spread` over all shards; or by its `queue`, so that the
 jobs of a queue are on one shard, and start in order."""
 
 _MARKS: Final = tuple(f'"{field}"'.encode() for field in (UNIQUE, LIMIT))
+
+
+class ShardState(NamedTuple):
+    """The state of a shard.
+
+    Attributes:
+        epoch: Number of the change that gave it this state; a higher one wins.
+        name: `used`; `draining`, if it gets no jobs and its own ones still run; or `removed`.
+    """
+
+    epoch: int
+    name: str
+
+
+States: TypeAlias = Mapping[str, ShardState]
+"""Name of each shard to its state. Without any, all shards are used; otherwise those that are not
+among them get no jobs."""
 
 
 class Home(NamedTuple):
@@ -114,3 +147,31 @@ def _keys_in(text: bytes, placement: Placement) -> set[str]:
 
 def _queue(name: str) -> str:
     return f"queue {name}"
+
+
+def read_states(keys: Keys) -> Op[dict[str, ShardState]]:
+    """Return the states that a shard has, without unreadable ones."""
+    reply: Any = yield command("HGETALL", keys.shards)
+    if not isinstance(reply, Mapping):
+        reply = dict(zip(reply[::2], reply[1::2], strict=True))
+    found = {}
+    for name, value in reply.items():
+        epoch, _, state = value.decode("utf-8", "replace").partition(" ")
+        if epoch.isdigit():
+            found[name.decode("utf-8", "replace")] = ShardState(int(epoch), state)
+    return found
+
+
+def write_states(keys: Keys, states: States) -> Op[None]:
+    """Write states to a shard, in one step."""
+    pairs = ((name, f"{state.epoch} {state.name}") for name, state in states.items())
+    yield command("HSET", keys.shards, *(part for pair in pairs for part in pair))
+
+
+def newest(records: Iterable[States]) -> dict[str, ShardState]:
+    """Return the newest state of each shard."""
+    found: dict[str, ShardState] = {}
+    for record in records:
+        for name, state in record.items():
+            found[name] = max(state, found.get(name, state))
+    return found

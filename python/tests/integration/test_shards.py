@@ -8,6 +8,8 @@ import os
 import re
 import signal
 import socket
+import subprocess
+import sys
 import time
 import urllib.error
 import urllib.request
@@ -33,7 +35,7 @@ from jobwire import (
 )
 from jobwire.application.jobtype import JobType
 from tests.server_fixtures import ServerFactory
-from tests.workers import Workers, free_port, jobwire
+from tests.workers import Workers, environment, free_port, jobwire
 
 pytestmark = pytest.mark.process  # each test has three servers
 
@@ -591,3 +593,134 @@ def samples(url: str) -> dict[str, int]:
     up = re.findall(r'jobwire_redis_up\{shard="(\w)"\} 1', text)
     assert up == [name for name, _ in found]
     return {name: int(size) for name, size in found}
+
+
+def states(servers: dict[str, Server]) -> dict[str, dict[str, str]]:
+    """Return the copy of the states on each shard."""
+    return {
+        name: {
+            shard.decode(): state.decode()
+            for shard, state in server.client().hgetall("jobwire:shards").items()
+        }
+        for name, server in servers.items()
+    }
+
+
+def shards(directory: Path, *words: str) -> Any:
+    """Run a command of `jobwire shards` that must succeed."""
+    done = jobwire("shards", words[0], "shop:app", *words[1:], cwd=directory)
+    assert done.returncode == 0, done.stderr
+    return done
+
+
+def test_a_shard_is_drained_removed_and_added_live(
+    jobs: App, servers: dict[str, Server], tmp_path: Path, workers: Workers
+) -> None:
+    """A program and a worker follow without a restart; a killed process loses nothing."""
+    port = free_port()
+    worker = workers.start("shop:app", "--health-port", str(port), "--concurrency", "2")
+    wait_until(lambda: has_port(port), what="the port")
+    wait_until(lambda: answer(f"http://127.0.0.1:{port}/ready")[0] == 200, what="readiness")
+    ticking = next(name for name in SHARDS if servers[name].client().exists("cron_jobs:default"))
+    gone = servers[ticking].client()
+    with jobs.via(ticking):
+        jobs.client.push_bulk("note", [[number, 0.2] for number in range(30)])
+        later = jobs.client.push("note", [100], at=time.time() + 3_600)
+    pushed = [100]
+
+    def push() -> str:
+        pushed.append(len(pushed) + 1_000)
+        jid = str(jobs.client.push("note", [pushed[-1]], queue="new"))
+        return next(name for name, ids in jids(servers, "new").items() if jid in ids)
+
+    assert {push() for _ in range(60)} == {*SHARDS}
+    shards(tmp_path, "drain", ticking)
+    rest = {name for name in SHARDS if name != ticking}
+    wait_until(lambda: {push() for _ in range(20)} == rest, what="the program to follow")
+    (identity,) = gone.smembers("processes")
+    os.kill(int(identity.decode().split(":")[-2]), signal.SIGKILL)
+    for name in SHARDS:  # no worker serves this queue
+        client = servers[name].client()
+        while client.lmove("queue:new", "queue:default", "RIGHT", "LEFT"):
+            pass
+    wait_until(lambda: has_run(tmp_path, [*range(30), *pushed[1:]]), what="all jobs")
+    refused = jobwire("shards", "remove", "shop:app", ticking, cwd=tmp_path)
+    assert refused.returncode == 2
+    assert "is not empty (" in refused.stderr
+    assert "scheduled: 1" in refused.stderr
+    elsewhere = next(iter(rest))
+    ticks = [servers[name].client() for name in rest]
+    wait_until(lambda: any(each.exists("cron_jobs:default") for each in ticks), what="its ticks")
+    gone.zadd("schedule", {gone.zrange("schedule", 0, 0)[0]: time.time()})
+    wait_until(lambda: has_run(tmp_path, [100]), what=f"the scheduled job {later}")
+
+    def left() -> Any:
+        told = shards(tmp_path, "status", "--json").stdout.splitlines()
+        return next(one for one in map(json.loads, told) if one["shard"] == ticking)["left"]
+
+    wait_until(lambda: left() == {}, what="an empty shard")
+    shards(tmp_path, "remove", ticking)
+    wait_until(lambda: not gone.smembers("processes"), what="the end of its process")
+    assert answer(f"http://127.0.0.1:{port}/ready") == (200, "ok\n")
+    assert f"shard {ticking} is removed" in worker.log.read_text()
+    servers[ticking].kill()
+    assert push() in rest
+    assert jobs.shard_of("x") in rest
+    servers[ticking].start()
+    shards(tmp_path, "add", ticking)
+    wait_until(lambda: ticking in {push() for _ in range(20)}, what="the program to follow")
+    wait_until(lambda: servers[ticking].client().smembers("processes"), what="a new process")
+    assert {*states(servers)[elsewhere]} == {*SHARDS}
+    worker.send(signal.SIGTERM)
+    assert worker.wait(120) == 0, worker.log.read_text()
+
+
+KILLED = """
+import os, signal, sys
+from jobwire.cli import main
+from jobwire.inspect import shards
+write = shards.write_states
+def killed(*args, **more):
+    yield from write(*args, **more)
+    os.kill(os.getpid(), signal.SIGKILL)
+shards.write_states = killed
+sys.argv = ["jobwire", *sys.argv[1:]]
+main()
+"""
+
+
+def test_a_command_that_is_killed_between_two_shards_is_repeated(
+    jobs: App, servers: dict[str, Server], tmp_path: Path
+) -> None:
+    """The next command mends the copies, whichever it is; no shard gets lost in between."""
+    for count, words in enumerate((("drain", "c"), ("drain", "b"), ("add", "c")), start=1):
+        before = states(servers)
+        killed = subprocess.run(
+            [sys.executable, "-c", KILLED, "shards", words[0], "shop:app", words[1]],
+            cwd=tmp_path,
+            env=environment(),
+            check=False,
+        )
+        assert killed.returncode == -signal.SIGKILL
+        after = states(servers)
+        assert sum(after[name] != before[name] for name in SHARDS) == 1, count
+        lines = [*map(json.loads, shards(tmp_path, "status", "--json").stdout.splitlines())]
+        assert sorted({name for line in lines for name in line["not_told"]}) == ["b", "c"]
+        if words[0] == "drain":
+            continue  # the next command writes what this one left
+        shards(tmp_path, *words)
+    expected = {"a": "1 used", "b": "2 draining", "c": "3 used"}
+    assert all(copy == expected for copy in states(servers).values())
+    servers["b"].kill()
+    told = jobwire("shards", "drain", "shop:app", "c", cwd=tmp_path)
+    assert told.returncode == 4
+    assert "shard 'b' was not told" in told.stderr
+    servers["b"].start()
+    told = jobwire("shards", "drain", "shop:app", "a", cwd=tmp_path)
+    assert told.returncode == 2
+    assert "no shard would get jobs" in told.stderr
+    told = jobwire("shards", "remove", "shop:app", "a", cwd=tmp_path)
+    assert "is not draining" in told.stderr
+    assert states(servers)["b"]["c"] == "4 draining"
+    told = jobwire("shards", "drain", "shop:app", "d", cwd=tmp_path)
+    assert "has no shard 'd', only a, b, c" in told.stderr

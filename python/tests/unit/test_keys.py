@@ -82,6 +82,7 @@ PLAIN = {
     "cancelled": "jobwire:cancelled",
     "limits": "jobwire:limits",
     "journal": "jobwire:journal",
+    "shards": "jobwire:shards",
     "unreadable": "jobwire:unreadable",
     "parked": "jobwire:parked",
     "parked_why": "jobwire:parked:why",

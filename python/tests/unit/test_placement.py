@@ -9,12 +9,25 @@ from typing import Any
 import pytest
 
 from jobwire.application.producer import new_jids
+from jobwire.application.shards import Shards
 from jobwire.errors import ConfigError, InvalidJob
+from jobwire.protocol.keys import Keys
 from jobwire.protocol.limits import Limit
 from jobwire.protocol.normalize import ReadyPayload, build, finalize
 from jobwire.protocol.payload import encode
-from jobwire.protocol.placement import Home, check_placement, home, keys_of, ranking
+from jobwire.protocol.placement import (
+    Home,
+    ShardState,
+    check_placement,
+    home,
+    keys_of,
+    newest,
+    ranking,
+    read_states,
+    write_states,
+)
 from jobwire.protocol.unique import Unique
+from jobwire.protocol.wire import command
 
 
 def job(**options: Any) -> ReadyPayload:
@@ -78,3 +91,29 @@ def test_rules() -> None:
     assert check_placement("queue") == "queue"
     with pytest.raises(ConfigError, match="'random' is not one of 'spread', 'queue'"):
         check_placement("random")
+
+
+def test_states_are_merged_and_followed() -> None:
+    """The highest epoch of each name wins, and an unreadable state counts as absent."""
+    older = {"a": ShardState(1, "used"), "b": ShardState(3, "draining")}
+    newer = {"a": ShardState(2, "removed"), "b": ShardState(2, "used")}
+    merged = {"a": ShardState(2, "removed"), "b": ShardState(3, "draining")}
+    assert newest([older, newer]) == newest([newer, older]) == merged
+    write = next(write_states(Keys("app:"), older))
+    assert write == command("HSET", "app:jobwire:shards", "a", "1 used", "b", "3 draining")
+    read = read_states(Keys("app:"))
+    assert next(read) == command("HGETALL", "app:jobwire:shards")
+    with pytest.raises(StopIteration) as done:
+        read.send([b"a", b"1 used", b"b", b"3 draining", b"c", b"x", b"d", b""])
+    assert done.value.value == older
+
+
+def test_a_shard_that_is_not_used_gets_no_job() -> None:
+    shards = Shards({name: f"redis://{name}" for name in "abc"}, "spread", "")
+    anywhere = [Home(str(number), fixed) for number in range(50) for fixed in (True, False)]
+    assert {shards.choose(each) for each in anywhere} == {"a", "b", "c"}
+    shards.learn({"a": ShardState(1, "used"), "b": ShardState(1, "draining")})  # c is new
+    assert {shards.choose(each) for each in anywhere} == {"a"}
+    assert (shards.used, shards.served, shards.epoch) == (("a",), ("a", "b", "c"), 1)
+    shards.learn({"a": ShardState(2, "removed"), "b": ShardState(0, "used")})
+    assert (shards.used, shards.served, shards.epoch) == (("a", "b", "c"), ("b", "c"), 2)

@@ -49,7 +49,8 @@ class PeriodicThread:
         generation: Returns the generation of the times to write.
         precise: True to take ticks at their time; False to spread the processes over more time.
         schedule: Name of the schedule of `entries`.
-        entries: The entries that the application defines; they are written before the first look.
+        entries: The entries that the application defines; they are written before the first look,
+            and others of its schedule are removed. None: it defines none.
         timings: Intervals between looks.
 
     Attributes:
@@ -65,7 +66,7 @@ class PeriodicThread:
         generation: Callable[[], Generation],
         precise: bool = True,
         schedule: str = "",
-        entries: Sequence[PeriodicEntry] = (),
+        entries: Sequence[PeriodicEntry] | None = None,
         timings: Timings = DEFAULT_TIMINGS,
     ) -> None:
         self._redis = redis
@@ -73,8 +74,10 @@ class PeriodicThread:
         self._generation = generation
         self._spread = SPREAD_S if precise else SPREAD_IMPRECISE_S
         self._schedule = schedule
-        self._unloaded = list(entries)
-        self._namespaces = sorted({DEFAULT_NAMESPACE, *(entry.namespace for entry in entries)})
+        self._unloaded = entries
+        self._namespaces = sorted(
+            {DEFAULT_NAMESPACE, *(entry.namespace for entry in entries or ())}
+        )
         self._timings = timings
         self._stop = threading.Event()
         self._outage = Outage(
@@ -133,7 +136,7 @@ class PeriodicThread:
 
     def _load(self) -> None:
         """Write the entries of the application, once."""
-        if not self._unloaded:
+        if self._unloaded is None:
             return
         try:
             found = self._redis.run(load(self._keys, self._unloaded, schedule=self._schedule))
@@ -145,7 +148,7 @@ class PeriodicThread:
                     "periodic jobs of schedule %r: %d added, %d changed, %d removed",
                     *(self._schedule, len(found.added), len(found.changed), len(found.removed)),
                 )
-        self._unloaded = []
+        self._unloaded = None
         self._look_at = -math.inf
 
     def _look(self) -> None:

@@ -35,6 +35,7 @@ from jobwire.protocol.heartbeat import LEASE_S, Work, process_info
 from jobwire.protocol.key_types import explained
 from jobwire.protocol.metrics import Metrics
 from jobwire.protocol.ordering import QueueOrder, expand, is_pattern
+from jobwire.protocol.placement import read_states
 from jobwire.protocol.server import ServerInfo, check_server
 from jobwire.protocol.times import Generation
 from jobwire.protocol.wire import command, once
@@ -526,6 +527,8 @@ class Launcher:
         self._limits.renew()
         self._fire("beat")
         self._generation = self._redis.run(self._producer.generation())
+        if self.app.served in self.app.shards:
+            self.app.learn_states(self._redis.run(read_states(self._keys)))
         self._counts.flush(self._redis, self._keys)
         with self._flushing:  # the thread that stops the worker and the heartbeat thread come here
             self._redis.run(
@@ -552,6 +555,7 @@ class Launcher:
         """Return the thread that takes ticks; None if it is turned off or cannot read lines."""
         if not self.config.periodic:
             return None
+        self.app.follow_states()  # which shard has the ticks
         entries = self.app.served_entries(self.config.schedule)
         if not available():
             if entries:
@@ -566,9 +570,15 @@ class Launcher:
             generation=lambda: self._generation,
             precise=self.config.precise,
             schedule=self.app.schedule,
-            entries=entries,
+            # An entry that has moved to another shard is removed from this one.
+            entries=entries if entries or self._has_moving_entries else None,
             timings=self._timings,
         )
+
+    @property
+    def _has_moving_entries(self) -> bool:
+        defined = self.app.periodic_entries or self.config.schedule
+        return self.app.served in self.app.shards and bool(defined)
 
     def _knows(self, fields: Mapping[str, Any]) -> bool:
         return self.app.find(fields) is not None

@@ -17,7 +17,7 @@ from jobwire.monitoring.exposition import require_prometheus
 from jobwire.monitoring.figures import Figures
 from jobwire.monitoring.routes import FleetReaders
 from jobwire.monitoring.server import Listener, Route
-from jobwire.worker.process.report import RedisPlace
+from jobwire.worker.process.notify import RedisPlace
 
 __all__ = ["Monitor", "Sources"]
 

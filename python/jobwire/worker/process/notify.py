@@ -1,7 +1,8 @@
 """Reports the status of this process to systemd, the supervisor or a readiness file.
 
 The protocol of systemd is `NAME=value` lines in a datagram to the socket that NOTIFY_SOCKET names.
-The processes of `--processes` send the same lines to their supervisor, over an inherited stream.
+The processes of `--processes` send the same lines to their supervisor, over an inherited stream,
+and a line of JSON for its ports.
 """
 
 from __future__ import annotations
@@ -14,15 +15,43 @@ from collections.abc import MutableMapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-__all__ = ["SHARD", "SUPERVISOR", "Notifier"]
+import msgspec
+
+from jobwire.monitoring.figures import Figures
+
+__all__ = ["REPORT_INTERVAL_S", "SHARD", "SUPERVISOR", "Notifier", "RedisPlace", "Report"]
 
 SUPERVISOR = "JOBWIRE_SUPERVISOR"  # set by the supervisor: descriptor of the stream to it
 SHARD = "JOBWIRE_SHARD"  # set by the supervisor: the shard that the process serves
 READY_FILE = "JOBWIRE_READY_FILE"
 STATUS_INTERVAL_S = 5.0  # between two reports of the status
+REPORT_INTERVAL_S = 1.0  # between two reports of numbers to the supervisor
 NOTIFY_TIMEOUT_S = 2.0  # after which a message that systemd does not accept is dropped
 
 _log = logging.getLogger("jobwire.worker")
+
+
+class RedisPlace(msgspec.Struct, frozen=True):
+    """The place of the queues of a worker."""
+
+    url: str
+    namespace: str
+
+
+class Report(msgspec.Struct, frozen=True):
+    """The state of a worker process, for the ports of its supervisor.
+
+    Attributes:
+        figures: Its numbers.
+        not_live: The reason that it must be restarted, or "".
+        not_ready: The reason that it fetches no jobs, or "".
+        redis: Where its queues are.
+    """
+
+    figures: Figures
+    not_live: str
+    not_ready: str
+    redis: RedisPlace
 
 
 class Notifier:
@@ -99,10 +128,21 @@ class Notifier:
             with suppress(OSError):
                 self._socket.sendall(b"\nX_REPORT=" + line + b"\n", socket.MSG_DONTWAIT)
 
-    def shards(self, names: Sequence[str]) -> None:
-        """Tell the supervisor that there must be processes for each of these shards."""
-        if self.supervised and names:
-            self._send(X_SHARDS=" ".join(names))
+    def shards(self, names: Sequence[str], epoch: int = 0) -> None:
+        """Tell the supervisor that there must be processes for each of these shards.
+
+        Args:
+            names: The shards.
+            epoch: Number of the last change of the shards; an older one has no effect.
+        """
+        line = f"{epoch} {' '.join(names)}"
+        if self.supervised and names and self._sent.get("X_SHARDS") != line:
+            self._send(X_SHARDS=line)
+
+    def ticks(self, epoch: int) -> None:
+        """Tell the supervisor which change of the shards the periodic jobs of this process know."""
+        if self.supervised:
+            self._send(X_TICKS=str(epoch))
 
     def stopping(self, status: str) -> None:
         """Report that the process stops."""

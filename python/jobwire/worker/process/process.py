@@ -30,8 +30,7 @@ from jobwire.worker.base.timings import DEFAULT_TIMINGS, Timings
 from jobwire.worker.process import last_resort, notify
 from jobwire.worker.process.announce import announce
 from jobwire.worker.process.launcher import Launcher
-from jobwire.worker.process.notify import Notifier
-from jobwire.worker.process.report import REPORT_INTERVAL_S, RedisPlace, Report
+from jobwire.worker.process.notify import REPORT_INTERVAL_S, Notifier, RedisPlace, Report
 
 __all__ = ["HEARTBEAT_STUCK_S", "STOP_GRACE_S", "run"]
 
@@ -101,6 +100,8 @@ class _Process:
             on_broken=self._on_broken,
             timings=timings,
         )
+        if app.served in app.shards and (app.periodic_entries or config.schedule):
+            notifier.ticks(app.shard_epoch)
         self._earlier: dict[str, Callable[[int, FrameType | None], Any]] = {}
         self._state = ""  # first word of the status, if any
         self._started = False
@@ -407,6 +408,9 @@ class _Process:
         return RedisPlace(self._launcher.url, self._launcher.app.namespace)
 
     def _report_status(self) -> None:
+        app = self._launcher.app
+        if app.served in app.shards:
+            self._notifier.shards(app.served_shards, app.shard_epoch)
         if self._notifier.period is not None:
             self._notifier.status(
                 self._describe(), busy=len(self._launcher.works()), rss=rss() // 1024

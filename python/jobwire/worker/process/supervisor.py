@@ -31,9 +31,8 @@ from jobwire.application.config import WorkerConfig
 from jobwire.monitoring.figures import Classes, Figures
 from jobwire.text import counted
 from jobwire.worker.process import notify
-from jobwire.worker.process.notify import SHARD, SUPERVISOR, Notifier
+from jobwire.worker.process.notify import SHARD, SUPERVISOR, Notifier, RedisPlace, Report
 from jobwire.worker.process.process import HEARTBEAT_STUCK_S, STOP_GRACE_S
-from jobwire.worker.process.report import RedisPlace, Report
 
 __all__ = ["run", "wanted"]
 
@@ -100,6 +99,8 @@ class _WorkerProcess:
         self.rss = 0  # MiB
         self.report: Report | None = None  # for the ports
         self.shards: list[str] = []  # of its application
+        self.epoch = 0  # of the last change of the shards that it knows
+        self.ticks: int | None = None  # the one that its periodic jobs know, if it may have some
         self._unread = b""
 
     def __str__(self) -> str:
@@ -145,7 +146,10 @@ class _WorkerProcess:
                 case [b"X_RSS", value]:
                     self.rss = int(value)
                 case [b"X_SHARDS", value]:
-                    self.shards = value.decode().split()
+                    epoch, *self.shards = value.decode().split()
+                    self.epoch = int(epoch)
+                case [b"X_TICKS", value]:
+                    self.ticks = int(value)
                 case [b"X_REPORT", value]:
                     with suppress(msgspec.DecodeError):  # a message that was cut off
                         self.report = msgspec.json.decode(value, type=Report)
@@ -162,6 +166,7 @@ class _Slot:
         self.due: float | None = None  # time to start a worker, monotonic
         self.failures = 0  # in a row
         self.renewable = 0.0  # time before which it is not replaced, monotonic
+        self.epoch = 0  # of the last change of the shards for which it was replaced
 
 
 class _Supervisor:
@@ -175,6 +180,7 @@ class _Supervisor:
         self._classes = Classes()
         self._entries = Classes()  # of periodic jobs
         self._turned = time.monotonic()  # when the main loop last turned
+        self._epoch = 0  # of the last change of the shards
         self._renewing: deque[_Slot] = deque()  # slots to renew; the first one is under way
         self._selector = selectors.DefaultSelector()
         self._any_ready = False  # at any time so far
@@ -241,8 +247,15 @@ class _Supervisor:
         self._selector.register(worker.channel, selectors.EVENT_READ, worker)
         return worker
 
-    def _serve(self, shards: Sequence[str]) -> None:
-        """Add the slots of shards that have none; their first processes start at once."""
+    def _serve(self, shards: Sequence[str], epoch: int) -> None:
+        """Add the slots of shards that have none; their first processes start at once.
+
+        After a change, drop the slots of shards that are removed, and replace processes that take
+        the ticks of periodic jobs as before.
+        """
+        if epoch < self._epoch:
+            return
+        self._epoch = epoch
         served = {slot.shard for slot in self._slots}
         if "" in served:  # the slots there were before the first process knew its shard
             for slot in self._slots:
@@ -250,12 +263,26 @@ class _Supervisor:
             served = {shards[0]}
         for shard in shards:
             if shard not in served:
-                first = len(self._slots) + 1
+                first = max(slot.number for slot in self._slots) + 1
                 added = [_Slot(first + n, shard) for n in range(self._config.processes)]
                 if not self._quiet and self._deadline is None:
                     for slot in added[: None if self._others_due else 1]:
                         slot.due = time.monotonic()
                 self._slots += added
+        for slot in [slot for slot in self._slots if slot.shard not in shards]:
+            _log.info("shard %s is removed; its process stops", slot.shard)
+            self._slots.remove(slot)
+            if slot in self._renewing:
+                self._renewing.remove(slot)
+                self._renewed()
+            for worker in filter(None, (slot.worker, slot.successor)):
+                self._leave(worker)
+            slot.worker = slot.successor = None
+        for slot in () if self._quiet else self._slots:
+            known = slot.worker.ticks if slot.worker is not None and slot.worker.ready else None
+            if known is not None and max(known, slot.epoch) < epoch and slot not in self._renewing:
+                slot.epoch = epoch  # once, even if its successor does not know of the change
+                self._renewing.append(slot)
 
     def _start_due(self) -> None:
         for slot in self._slots:
@@ -284,7 +311,7 @@ class _Supervisor:
             if worker is not None:
                 worker.read_all()
                 if worker.shards:
-                    self._serve(worker.shards)
+                    self._serve(worker.shards, worker.epoch)
                 with self._adding:  # otherwise a scrape might miss its numbers
                     del self._workers[pid]
                     if worker.report is not None:
@@ -478,7 +505,7 @@ class _Supervisor:
         self._renew_next()
         for worker in [*self._workers.values()]:
             if worker.shards:
-                self._serve(worker.shards)
+                self._serve(worker.shards, worker.epoch)
             if worker.ready:
                 self._any_ready = True
                 if self._quiet and not worker.quiet:
