@@ -32,6 +32,8 @@ _RARE = re.compile(r"[^a-z0-9_]")  # in the name of a queue: the name itself may
 _IN_CASE = re.compile(r"in case [a-z0-9-]+: ")  # begins what the judge of traffic says
 _NUMBER = re.compile(r"seen\D*?(\d+)(\.\d+)?")
 _COUNTS = re.compile(r"(?:minute|tens|histogram)\.\w+ of .* seen (?:0|false|nothing)$")
+_SURPLUS = re.compile(r"(?:minute|tens|histogram)\.\w+ of (.*): expected 0, seen ")
+_SIGNALLED = re.compile(r"(?:members|'quiet') of (\S+:[0-9]+:[0-9a-f]{12})(?:-signals)?:")
 _NAMES = {key: {key, "MET-7", "MET-9", "MET-11"} for key in ("MET-1", "MET-4")}
 """Requirement about names of keys to those whose failures together show that a name is wrong."""
 _TELLING = 6  # characters of a value that two failures hardly share by chance
@@ -43,11 +45,11 @@ def causes(checks: Sequence[Mapping[str, Any]]) -> dict[int, str]:
 
     Failures belong together if they are about one field of payloads, about times in the form of
     another generation, about one queue with a rare name, about jobs that are in one place instead
-    of another, about metrics of which none were found, or if they expected one value and saw
-    another one, the same pair. Of these, the cause is the requirement that names their keys, then
-    one that the judge of traffic names, then one that misses a queue, then the one that fails in
-    most cases, of these or of the run, then the one that failed first. Its own checks have no
-    cause.
+    of another, about metrics of which none were found or that a class must not have, about the
+    signals of one process, or if they expected one value and saw another one, the same pair. Of
+    these, the cause is the requirement that names their keys, then one that the judge of traffic
+    names, then one that misses a queue, then the one that fails in most cases, of these or of the
+    run, then the one that failed first. Its own checks have no cause.
 
     Args:
         checks: The checks of a run, as in results.json.
@@ -95,8 +97,12 @@ def _subjects(check: Mapping[str, Any]) -> Iterator[str]:
         yield "field jid"
     elif _COUNTS.match(message):
         yield "metrics"
+    elif surplus := _SURPLUS.match(message):
+        yield f"metrics of {surplus[1]}"
     elif place := _PLACE.match(message):
         yield f"place {place[2]} for {place[1]}"
+    if signalled := _SIGNALLED.match(message):
+        yield f"signals of {signalled[1]}"
     if (queue := _QUEUE.match(message)) and _RARE.search(name := str(queue[queue.lastindex or 1])):
         yield f"queue {name}"
     pair = [str(check.get(name)) for name in ("expected", "seen")]

@@ -195,6 +195,16 @@ def test_jobs_in_one_wrong_place_have_one_cause() -> None:
     assert causes(checks) == {0: "RETRY-6"}
 
 
+def test_a_signal_that_is_taken_wrongly_has_one_cause() -> None:
+    checks = [
+        failed("SIG-4", "a", "members of vm:1:00123456789a-signals: expected 1, seen 0"),
+        failed("SIG-10", "a", "'quiet' of vm:1:00123456789a: expected \"true\", seen nothing"),
+        failed("MET-9", "b", "minute.ms of HardJob: expected 0, seen 3"),
+        failed("MET-11", "b", "histogram.count of HardJob: expected 0, seen 1"),
+    ]
+    assert causes(checks) == {1: "SIG-4", 3: "MET-9"}
+
+
 def test_another_text_in_a_work_record_has_one_cause() -> None:
     checks = [
         failed("BEAT-14", "a", "'*.payload' of vm:1:0:workers: expected a text, seen 1"),
