@@ -34,6 +34,7 @@ _NUMBER = re.compile(r"seen\D*?(\d+)(\.\d+)?")
 _COUNTS = re.compile(r"(?:minute|tens|histogram)\.\w+ of .* seen (?:0|false|nothing)$")
 _SURPLUS = re.compile(r"(?:minute|tens|histogram)\.\w+ of (.*): expected 0, seen ")
 _SIGNALLED = re.compile(r"(?:members|'quiet') of (\S+:[0-9]+:[0-9a-f]{12})(?:-signals)?:")
+_ANSWER = re.compile(r"'(\w+)([^']*)' of the answer: expected (\[?)")
 _NAMES = {key: {key, "MET-7", "MET-9", "MET-11"} for key in ("MET-1", "MET-4")}
 """Requirement about names of keys to those whose failures together show that a name is wrong."""
 _TELLING = 6  # characters of a value that two failures hardly share by chance
@@ -84,6 +85,7 @@ def causes(checks: Sequence[Mapping[str, Any]]) -> dict[int, str]:
 
 def _subjects(check: Mapping[str, Any]) -> Iterator[str]:
     message = _message(check)
+    pair = [str(check.get(name)) for name in ("expected", "seen")]
     member = _MEMBER.match(message)
     searched = check["case"] == TRAFFIC or message.startswith("alternatives")
     field = _FIELDS.search(message) if member is None and searched else member
@@ -101,11 +103,14 @@ def _subjects(check: Mapping[str, Any]) -> Iterator[str]:
         yield f"metrics of {surplus[1]}"
     elif place := _PLACE.match(message):
         yield f"place {place[2]} for {place[1]}"
+    if (answer := _ANSWER.match(message)) and answer[3]:
+        yield f"entries of {answer[1]} in {check['case']}"
+    elif answer and answer[2]:
+        yield f"answer {re.sub(r'[0-9]', '', answer[2])}: {pair}"
     if signalled := _SIGNALLED.match(message):
         yield f"signals of {signalled[1]}"
     if (queue := _QUEUE.match(message)) and _RARE.search(name := str(queue[queue.lastindex or 1])):
         yield f"queue {name}"
-    pair = [str(check.get(name)) for name in ("expected", "seen")]
     if member is not None and all(len(text) >= _TELLING for text in pair):
         yield " for ".join(pair)
 

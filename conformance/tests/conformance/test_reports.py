@@ -205,6 +205,18 @@ def test_a_signal_that_is_taken_wrongly_has_one_cause() -> None:
     assert causes(checks) == {1: "SIG-4", 3: "MET-9"}
 
 
+def test_a_wrong_answer_has_one_cause() -> None:
+    flag = {"expected": False, "seen": True}
+    checks = [
+        failed("INSP-18", "a", "'work' of the answer: expected [any value], seen []"),
+        failed("INSP-31", "a", "'work' of the answer: expected [any value], seen []"),
+        failed("INSP-25", "b", "'all[1].quiet' of the answer: expected false, seen true", **flag),
+        failed("INSP-3", "c", "'all[2].quiet' of the answer: expected false, seen true", **flag),
+        failed("INSP-12", "d", "'work' of the answer: expected [any value], seen []"),
+    ]
+    assert causes(checks) == {1: "INSP-18", 3: "INSP-25"}
+
+
 def test_another_text_in_a_work_record_has_one_cause() -> None:
     checks = [
         failed("BEAT-14", "a", "'*.payload' of vm:1:0:workers: expected a text, seen 1"),
