@@ -35,6 +35,8 @@ _COUNTS = re.compile(r"(?:minute|tens|histogram)\.\w+ of .* seen (?:0|false|noth
 _SURPLUS = re.compile(r"(?:minute|tens|histogram)\.\w+ of (.*): expected 0, seen ")
 _SIGNALLED = re.compile(r"(?:members|'quiet') of (\S+:[0-9]+:[0-9a-f]{12})(?:-signals)?:")
 _ANSWER = re.compile(r"'(\w+)([^']*)' of the answer: expected (\[?)")
+_DIGEST = re.compile(r"[0-9a-f]{40,}")
+_EXISTS = re.compile(r"existence of (\S*?)[0-9a-f]{12,}: expected (\w+)")
 _NAMES = {key: {key, "MET-7", "MET-9", "MET-11"} for key in ("MET-1", "MET-4")}
 """Requirement about names of keys to those whose failures together show that a name is wrong."""
 _TELLING = 6  # characters of a value that two failures hardly share by chance
@@ -44,13 +46,12 @@ _MILLISECONDS = 1e11  # the least number that is no longer one of seconds [GEN-3
 def causes(checks: Sequence[Mapping[str, Any]]) -> dict[int, str]:
     """Return the requirement that is the likely cause of a failed check, by the check's index.
 
-    Failures belong together if they are about one field of payloads, about times in the form of
-    another generation, about one queue with a rare name, about jobs that are in one place instead
-    of another, about metrics of which none were found or that a class must not have, about the
-    signals of one process, or if they expected one value and saw another one, the same pair. Of
-    these, the cause is the requirement that names their keys, then one that the judge of traffic
-    names, then one that misses a queue, then the one that fails in most cases, of these or of the
-    run, then the one that failed first. Its own checks have no cause.
+    Failures belong together if they share a subject (`_subjects`), such as one field of payloads,
+    times in the form of another generation, one queue with a rare name, jobs in one place instead
+    of another, or the same pair of an expected and a seen value. Of these, the cause is the
+    requirement that names their keys, then one that the judge of traffic names, then one that
+    misses a queue, then the one that fails in most cases, of these or of the run, then the one
+    that failed first. Its own checks have no cause.
 
     Args:
         checks: The checks of a run, as in results.json.
@@ -107,6 +108,10 @@ def _subjects(check: Mapping[str, Any]) -> Iterator[str]:
         yield f"entries of {answer[1]} in {check['case']}"
     elif answer and answer[2]:
         yield f"answer {re.sub(r'[0-9]', '', answer[2])}: {pair}"
+    if digest := _DIGEST.search(message):
+        yield f"digest {digest[0]}"
+    if exists := _EXISTS.match(message):
+        yield f"existence {exists[2]} of {exists[1]}"
     if signalled := _SIGNALLED.match(message):
         yield f"signals of {signalled[1]}"
     if (queue := _QUEUE.match(message)) and _RARE.search(name := str(queue[queue.lastindex or 1])):

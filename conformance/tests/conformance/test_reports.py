@@ -217,6 +217,20 @@ def test_a_wrong_answer_has_one_cause() -> None:
     assert causes(checks) == {1: "INSP-18", 3: "INSP-25"}
 
 
+def test_a_wrong_digest_or_key_that_stays_has_one_cause() -> None:
+    digest = "f235f621" * 8
+    kept = "existence of it-{}: expected {}, seen {}"
+    checks = [
+        failed("X-UNIQ-1", "a", f"existence of jobwire:unique:{digest}: expected true, seen false"),
+        failed("X-UNIQ-2", "a", f"'x.digest' of member 0 of q: expected {digest}, seen 12345678"),
+        failed("X-UNIQ-3", "a", f"jobwire:unique:{digest}: expected the value a, seen nothing"),
+        failed("ITER-6", "b", kept.format("000000000000000000ab00d4", "false", "true")),
+        failed("ITER-12", "b", kept.format("000000000000000000ab00d5", "false", "true")),
+        failed("ITER-2", "b", kept.format("000000000000000000ab00d6", "true", "false")),
+    ]
+    assert causes(checks) == {1: "X-UNIQ-1", 2: "X-UNIQ-1", 4: "ITER-6"}
+
+
 def test_another_text_in_a_work_record_has_one_cause() -> None:
     checks = [
         failed("BEAT-14", "a", "'*.payload' of vm:1:0:workers: expected a text, seen 1"),
