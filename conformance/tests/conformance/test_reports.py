@@ -205,6 +205,16 @@ def test_a_signal_that_is_taken_wrongly_has_one_cause() -> None:
     assert causes(checks) == {1: "SIG-4", 3: "MET-9"}
 
 
+def test_a_day_that_is_not_counted_is_the_cause_of_its_missing_expiry() -> None:
+    checks = [
+        failed("STAT-2", "a", "counter stat:failed:2026-11-30: expected 3, seen 0"),
+        failed(
+            "STAT-4", "a", "remaining seconds of stat:failed:2026-11-30: expected 9, seen nothing"
+        ),
+    ]
+    assert causes(checks) == {1: "STAT-2"}
+
+
 def test_a_wrong_answer_has_one_cause() -> None:
     flag = {"expected": False, "seen": True}
     checks = [
