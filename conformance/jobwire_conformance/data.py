@@ -61,6 +61,7 @@ _PROFILES = (
     *("worker/compression", "worker/parking", "worker/classes"),
     *("client/progress", "worker/progress"),
     *("worker/uniquejobs", "inspector/uniquejobs", "worker/trace"),
+    "worker/gitlab",
 )
 _ROBUST_THROUGHOUT = frozenset(
     [
@@ -75,6 +76,7 @@ _ROBUST_THROUGHOUT = frozenset(
         *("worker/compression", "worker/parking", "worker/classes"),
         *("client/progress", "worker/progress"),
         *("worker/uniquejobs", "inspector/uniquejobs", "worker/trace"),
+        "worker/gitlab",
     ]
 )
 

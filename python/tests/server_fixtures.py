@@ -13,7 +13,7 @@ import pytest
 
 from harness.servers import Reaper, Server, programs, valkey_program, wait_until
 from jobwire.connection.sync import SyncRedis
-from tests import connections, profiles
+from tests import calls, profiles
 
 if TYPE_CHECKING:
     from tests.fleet import Fleet
@@ -27,7 +27,7 @@ profiles.register()
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-connections.watch()
+calls.watch()
 
 
 class ServerFactory(Protocol):
@@ -56,11 +56,11 @@ def _one_server_on_path(tmp_path_factory: pytest.TempPathFactory) -> None:
 @pytest.fixture(autouse=True)
 def _no_connection_left() -> Iterator[None]:
     """Fail a test that leaves a connection open, except those of longer-lived fixtures."""
-    before = connections.open_now()
+    before = calls.open_now()
     yield
     with suppress(AssertionError):  # threads may be closing them right now
-        wait_until(lambda: connections.open_now() <= before, 60)
-    assert connections.open_now() - before == set()
+        wait_until(lambda: calls.open_now() <= before, 60)
+    assert calls.open_now() - before == set()
 
 
 @pytest.fixture(scope="session")

@@ -127,6 +127,18 @@ class Keys:
         """STRING counter `processed` or `failed`: total, or of one UTC day. [STAT-1] [STAT-2]"""
         return f"{self.namespace}stat:{kind}" + (f":{day}" if day else "")
 
+    def gitlab_cookie(self, key: str) -> str:
+        """STRING that keeps out jobs which are equal to one that waits. [X-ADDON-11]"""
+        return f"{self.namespace}resque:gitlab:{key}:cookie:v2"
+
+    def gitlab_status(self, jid: str) -> str:
+        """STRING that exists while a job has not succeeded. [X-ADDON-12]"""
+        return f"{self.namespace}gitlab-sidekiq-status:{jid}"
+
+    def gitlab_cancel(self, jid: str) -> str:
+        """STRING that exists if a job must not run. [X-ADDON-13]"""
+        return f"{self.namespace}sidekiq:cancel:{jid}"
+
     def iteration(self, jid: str) -> str:
         """HASH of the state of an iterable job. [ITER-1]"""
         return f"{self.namespace}it-{jid}"

@@ -32,10 +32,9 @@ from jobwire.connection.sync import SyncRedis
 from jobwire.periodic.schedule import load
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.periodic_entry import PeriodicEntry
-from tests.interop.cron import VERSION
 from tests.interop.driver import Driver
 from tests.interop.ledger_app import KEY, QUEUE
-from tests.interop.sidekiq import RUBY, RealSidekiq
+from tests.interop.sidekiq import CRON_VERSION, RUBY, RealSidekiq
 
 __all__ = ["Account", "Fleet", "run"]
 
@@ -102,7 +101,9 @@ class Fleet:
         """Start a worker of Sidekiq with sidekiq-cron, whose clock is ahead."""
         command = ["sidekiq", "-r", "./cron.rb", "-c", "1", "-q", "nobody"]
         environment = {"REDIS_URL": self._url, "CRON_POLL": "3", "TZ": "UTC", **_faked(lead)}
-        process = RubyProcess(CHROOTS / VERSION, command, environment, pipes=False, directory=RUBY)
+        process = RubyProcess(
+            CHROOTS / CRON_VERSION, command, environment, pipes=False, directory=RUBY
+        )
         self._gems[name] = process, lead
 
     def start_worker(self, name: str, lead: float) -> None:
@@ -112,7 +113,7 @@ class Fleet:
             "JOBWIRE_REDIS_URL": self._url,
             "LEDGER_URL": self._ledger,
             "TZ": "UTC",
-            **_faked(lead, CHROOTS / VERSION),
+            **_faked(lead, CHROOTS / CRON_VERSION),
         }
         command = [sys.executable, "-m", "jobwire", "worker", "tests.interop.ledger_app:app"]
         with (self._directory / f"{name}.log").open("ab") as log:
@@ -158,8 +159,8 @@ def _faked(lead: float, root: Path | None = None) -> dict[str, str]:
     """Return the variables that put the clock of a process ahead. The library is the chroot's."""
     if not lead:
         return {}
-    libraries = (CHROOTS / VERSION).glob("usr/lib/*/faketime/libfaketimeMT.so.1")
-    library = next(libraries).relative_to(CHROOTS / VERSION)
+    libraries = (CHROOTS / CRON_VERSION).glob("usr/lib/*/faketime/libfaketimeMT.so.1")
+    library = next(libraries).relative_to(CHROOTS / CRON_VERSION)
     return {
         "LD_PRELOAD": str((root or Path("/")) / library),
         "FAKETIME": f"{lead:+g}s",
@@ -237,7 +238,7 @@ def fleet(
     """Run a fleet over new entries."""
     with ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        real = RealSidekiq(VERSION, CHROOTS / VERSION, server.url)
+        real = RealSidekiq(CRON_VERSION, CHROOTS / CRON_VERSION, server.url)
         with real.driver(loads="cron.rb") as driver:
             minutes = write_entries(driver, server.url, entries)
         both = Fleet(server.url, ledger.url, directory)

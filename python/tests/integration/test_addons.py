@@ -275,6 +275,38 @@ def test_payloads_that_describe_no_lock_of_ruby() -> None:
         assert ruby_lock_of({**good, **change}) is None, change
 
 
+@FETCH
+def test_a_job_of_gitlab(
+    server: Server, fetch: FetchMode, caplog: pytest.LogCaptureFixture
+) -> None:
+    """X-ADDON-11, X-ADDON-12, X-ADDON-13: its cookie, its status, its cancellation."""
+    client: Any = server.client()
+    key = f"resque:gitlab:duplicate:default:{'b8' * 32}"
+    cookie, status = f"resque:gitlab:{key}:cookie:v2", f"gitlab-sidekiq-status:{ME}"
+    fields = {"idempotency_key": key, "status_expiration": 60, "correlation_id": "01HZX0"}
+    app = App()
+    during: list[int] = []
+
+    @app.job(name="Work")
+    def work(fails: bool) -> None:
+        during.append(client.exists(cookie, status))
+        if fails:
+            raise ValueError
+
+    with running(app, server, fetch=fetch):
+        for fails, left in ((True, [b"1"]), (False, [None])):
+            client.mset({cookie: "x", status: "1"})
+            push_job(server, "Work", fails, retry=0, **fields)
+            wait_until(lambda: client.mget(status) == left and during, what="the end")  # noqa: B023
+        client.set(f"sidekiq:cancel:{ME}", "1")
+        client.delete("dead")
+        push_job(server, "Work", False, **fields)
+        wait_until(lambda: client.zcard("dead"), what="the death")
+    assert during == [1, 1]
+    assert "error_class" not in json.loads(client.zrange("dead", 0, 0)[0])
+    assert "GitLab has cancelled it" in caplog.text
+
+
 # The work of each product: members of the payload, in its own spelling, and keys.
 BESIDE: dict[str, tuple[str, list[tuple[str, ...]]]] = {
     "sidekiq-batch": (

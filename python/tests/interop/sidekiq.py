@@ -10,14 +10,17 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
 
+import pytest
 import redis
 
-from harness.chroots import RubyProcess
+from harness.chroots import CHROOTS, RubyProcess, missing
 from harness.servers import wait_until
 from tests.interop.driver import Driver
 
 RUBY = Path(__file__).parent / "ruby"
 GENERATIONS = ("6.4.1", "7.3.2", "8.1.7")
+CRON_VERSION = "6.4.1"  # only the Debian that has it has sidekiq-cron also
+_CRON = "usr/share/doc/ruby-sidekiq-cron"
 PAGES = """
 require "rack/mock"
 require "sidekiq/web"
@@ -165,3 +168,15 @@ def items(client: redis.Redis, jid: str) -> list[int]:
 def open_gate(client: redis.Redis, gate: str, *, jobs: int = 1) -> None:
     """Let this many GateJobs of that name continue."""
     client.rpush(f"app:gate:{gate}", *["open"] * jobs)
+
+
+def require_cron() -> None:
+    """Skip the test if sidekiq-cron is not installed; fail if JOBWIRE_REQUIRE_INTEROP=1."""
+    reason = missing(CRON_VERSION)
+    if reason is None and not (CHROOTS / CRON_VERSION / _CRON).exists():
+        reason = "real sidekiq-cron is not installed: run `make interop`"
+    if reason is None:
+        return
+    if os.environ.get("JOBWIRE_REQUIRE_INTEROP") == "1":
+        pytest.fail(reason)
+    pytest.skip(reason)

@@ -19,9 +19,8 @@ from jobwire.protocol import periodic
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.periodic_entry import PeriodicEntry, StoredEntry
 from tests.chaos.periodic import Fleet, run
-from tests.interop.cron import VERSION, require_cron
 from tests.interop.driver import Driver
-from tests.interop.sidekiq import RealSidekiq
+from tests.interop.sidekiq import CRON_VERSION, RealSidekiq, require_cron
 from tests.server_fixtures import ServerFactory
 
 pytestmark = pytest.mark.interop
@@ -34,7 +33,9 @@ SHOWN = "Cron.all.sort_by(&:name).map { |j| [j.name, j.klass, j.cron, j.args, j.
 def cron(server: Server) -> Iterator[Driver]:
     """The API of sidekiq-cron, on the test's own server."""
     require_cron()
-    with RealSidekiq(VERSION, CHROOTS / VERSION, server.url).driver(loads="cron.rb") as driver:
+    with RealSidekiq(CRON_VERSION, CHROOTS / CRON_VERSION, server.url).driver(
+        loads="cron.rb"
+    ) as driver:
         yield driver
 
 

@@ -20,8 +20,7 @@ from harness.chroots import CHROOTS, RubyProcess
 from jobwire.connection import resources
 from jobwire.periodic.cron import parse
 from jobwire.protocol.periodic_entry import GRACE_S
-from tests.interop.cron import require_cron
-from tests.interop.sidekiq import RUBY
+from tests.interop.sidekiq import RUBY, require_cron
 
 pytestmark = pytest.mark.interop
 

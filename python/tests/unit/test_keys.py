@@ -38,6 +38,9 @@ def every_key(keys: Keys) -> dict[str, str]:
         "progress": keys.progress("9f2c1b7a4d3e5f60718293a4"),
         "steps": keys.steps("9f2c1b7a4d3e5f60718293a4"),
         "unique": keys.unique("9f2c1b7a" * 8),
+        "gitlab cookie": keys.gitlab_cookie("resque:gitlab:duplicate:q:" + "9f2c1b7a" * 8),
+        "gitlab status": keys.gitlab_status("9f2c1b7a4d3e5f60718293a4"),
+        "gitlab cancel": keys.gitlab_cancel("9f2c1b7a4d3e5f60718293a4"),
         "ruby lock": keys.unique("uniquejobs:" + "9f2c1b7a" * 4),
         **dict(
             zip(
@@ -102,6 +105,9 @@ PLAIN = {
     "result": "jobwire:result:9f2c1b7a4d3e5f60718293a4",
     "steps": "jobwire:steps:9f2c1b7a4d3e5f60718293a4",
     "unique": "jobwire:unique:" + "9f2c1b7a" * 8,
+    "gitlab cookie": f"resque:gitlab:resque:gitlab:duplicate:q:{'9f2c1b7a' * 8}:cookie:v2",
+    "gitlab status": "gitlab-sidekiq-status:9f2c1b7a4d3e5f60718293a4",
+    "gitlab cancel": "sidekiq:cancel:9f2c1b7a4d3e5f60718293a4",
     "ruby lock": "uniquejobs:" + "9f2c1b7a" * 4 + ":LOCKED",
     "ruby last": "uniquejobs:" + "9f2c1b7a" * 4,
     "ruby info": "uniquejobs:" + "9f2c1b7a" * 4 + ":INFO",
@@ -153,7 +159,8 @@ def test_a_queue_name_is_copied_as_it_is(name: str, key: str) -> None:
 def test_our_own_keys_carry_our_name() -> None:
     """KEY-5: keys that Sidekiq does not have begin with jobwire:."""
     sidekiq: tuple[str, ...] = ("queue", "schedule", "retry", "dead", "process", "stat:", IDENTITY)
-    sidekiq += ("it-", "j|", "h|", "HardJob-", "20250214-", "deploylock-", "paused", "uniquejobs:")
+    sidekiq += ("it-", "j|", "h|", "HardJob-", "20250214-", "deploylock-", "paused")
+    sidekiq += ("uniquejobs:", "resque:gitlab:", "gitlab-sidekiq-status:", "sidekiq:cancel:")
     own = {key for key in every_key(Keys()).values() if not key.startswith(sidekiq)}
     assert own
     assert all(key.startswith("jobwire:") for key in own)

@@ -412,7 +412,7 @@ TREATMENTS: Mapping[str, Treatment] = {
         _OWN_QUEUES,
     ),
     "gitlab": Treatment(
-        "run", "limits, status and locks of GitLab's layer are not updated", _OWN_QUEUES
+        "run", "cookies, status and cancels are honoured; limits are not observed", _OWN_QUEUES
     ),
     "resque": Treatment("ignore", "its keys and jobs are not those of Sidekiq"),
     "other-client": Treatment("run", "missing fields have their defaults"),

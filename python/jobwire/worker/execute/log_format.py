@@ -15,7 +15,7 @@ from jobwire.text import visible, visible_json
 
 __all__ = ["HumanFormatter", "JsonFormatter", "LineFormatter", "Told", "visible_lines", "words"]
 
-_OPTIONAL = ("bid", "tags")
+_OPTIONAL = ("bid", "correlation_id", "tags")
 _EXTRAS = ("elapsed", "returned")
 
 

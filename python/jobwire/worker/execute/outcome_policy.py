@@ -31,7 +31,7 @@ from jobwire.errors import (
     Snooze,
     TryAgain,
 )
-from jobwire.protocol import steps
+from jobwire.protocol import gitlab, steps
 from jobwire.protocol.batches import BATCH, membership
 from jobwire.protocol.chains import NEXT, next_job, passed_on
 from jobwire.protocol.classes import hand_over
@@ -139,6 +139,8 @@ class OutcomePolicy:
                 after = (ended_by,)
             if job.steps is not None and job.jid is not None:
                 after = (*after, steps.forget(self.keys, job.jid))
+            if error is None and gitlab.STATUS_EXPIRATION in job.fields and job.jid is not None:
+                after = (*after, *gitlab.forget_status(self.keys, job.fields, job.jid))
             following: NextJob | None = None
             if error is None and (NEXT in job.fields or BATCH in job.fields):
                 try:
@@ -251,6 +253,20 @@ class OutcomePolicy:
         self.sink.record(held, self._ended(Outcome(counted="expired", result=result), job))
         for handler in self.app.expired_handlers:
             _contained("expired handler", partial(handler, job))
+        return True
+
+    def was_cancelled_by_gitlab(self, held: InFlightJob, job: Job) -> bool:
+        """Start a job of GitLab; return True if it goes to the dead set instead. [X-ADDON-13]"""
+        if job.jid is None or self.redis is None:
+            return False
+        try:
+            if self.redis.run(gitlab.starts(self.keys, job.fields, job.jid)):
+                return False
+        except RedisTrouble:
+            return False  # its cookie ends by itself
+        with running(job):
+            _log.warning("moved to the dead set: GitLab has cancelled it")
+        self.sink.record(held, self._ended(Outcome("dead", held.text, counted=""), job))
         return True
 
     def must_wait(self, held: InFlightJob, job: Job) -> bool:
