@@ -44,6 +44,8 @@ class ProjectSettings:
         buffer: Keeps pushes while Redis is away: the arguments of `PushBuffer`, such as
             `{"spool": BASE_DIR / "spool"}`, or `{}`; None for no buffer.
         redis: Further Redis servers, name to URL; see `App`.
+        shards: Redis servers that share the jobs, instead of `url`; see `App`.
+        placement: The shard of a job without a key; see `App`.
         options: Options of every job, such as `retry`; see `Options`.
         on_commit: False to write jobs at once even inside a database transaction.
         page: Path or URL of the web page, to which the admin then has a link; None for that of
@@ -60,6 +62,8 @@ class ProjectSettings:
     max_payload_bytes: int | None = 8 * 1024 * 1024
     buffer: Mapping[str, Any] | None = None
     redis: Mapping[str, str] | None = None
+    shards: Any = None
+    placement: Any = "spread"
     options: Mapping[str, Any] | None = None
     on_commit: bool = True
     page: str | None = None
@@ -82,6 +86,8 @@ class ProjectSettings:
             max_payload_bytes=self.max_payload_bytes,
             buffer=None if self.buffer is None else _buffer(self.buffer),
             redis=self.redis,
+            shards=self.shards,
+            placement=self.placement,
             **(self.options or {}),
         )
         _ = app.client  # checks the settings of clients, and opens no connection

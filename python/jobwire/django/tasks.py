@@ -99,8 +99,14 @@ class JobwireBackend(BaseTaskBackend):
         self.supports_get_result = bool(self._keep)
 
     def check(self, **kwargs: Any) -> Iterator[Any]:
-        """Report unknown options."""
+        """Report unknown options, and those that the application cannot follow."""
         yield from super().check(**kwargs)
+        if self._keep and app.shards:
+            yield checks.Error(
+                f"TASKS[{self.alias!r}]['OPTIONS'] has keep_result, and JOBWIRE has SHARDS",
+                hint="Results of tasks are kept in one Redis. Leave one of both out.",
+                id="jobwire.E006",
+            )
         for name in self.options.keys() - set(_OPTIONS):
             yield checks.Error(
                 f"TASKS[{self.alias!r}]['OPTIONS'] has the unknown key {name!r}",

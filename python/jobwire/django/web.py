@@ -61,9 +61,9 @@ def _login() -> Any:
 
 
 @lru_cache(maxsize=1)
-def _web_app(url: str | None, namespace: str) -> WebApp:
+def _web_app(url: str | None, shards: tuple[tuple[str, str], ...], namespace: str) -> WebApp:
     return WebApp(
-        url,
+        dict(shards) or url,
         namespace=namespace,
         authorize=lambda request: request.scope[_VISITOR],
         secret=f"jobwire{settings.SECRET_KEY}",  # so that all processes of the project share it
@@ -116,7 +116,8 @@ async def _answer(request: HttpRequest, scope: dict[str, Any]) -> Any:
 
     async def run() -> None:
         try:
-            web_app = _web_app(app.url, app.namespace)
+            shards = tuple((name, app.redis[name]) for name in app.shards)
+            web_app = _web_app(app.url, shards, app.namespace)
             await web_app(scope, receive, messages.put)
         finally:
             messages.put_nowait({"type": "http.response.body"})

@@ -12,7 +12,9 @@ from jobwire.inspect.summary import QueueSummary, latency
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.wire import Op, command
 
-__all__ = ["Fleet", "fleet"]
+__all__ = ["SETS", "Fleet", "fleet"]
+
+SETS = ("scheduled", "retry", "dead", "unreadable", "parked")
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +97,7 @@ def fleet(keys: Keys, *, now: float) -> Op[Fleet]:
         recovered=counters[2],
         late=counters[3],
         handed_over=counters[4],
-        sets=dict(zip(("scheduled", "retry", "dead", "unreadable", "parked"), sizes, strict=True)),
+        sets=dict(zip(SETS, sizes, strict=True)),
         overdue=dict(zip(("scheduled", "retry"), waited, strict=False)),
         parked_for=waited[2],
         queues=[

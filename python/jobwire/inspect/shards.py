@@ -12,7 +12,7 @@ from typing import Generic, TypeVar
 
 from jobwire.connection.closing import Closing
 from jobwire.errors import ConfigError, RedisTrouble
-from jobwire.inspect.fleet import Fleet
+from jobwire.inspect.fleet import SETS, Fleet
 from jobwire.inspect.periodic import described
 from jobwire.inspect.summary import QueueSummary
 from jobwire.inspect.sync import Inspector
@@ -101,7 +101,6 @@ def total(fleets: Sequence[Fleet]) -> Fleet:
                 other.workers + queue.workers,
             )
         )
-    sets = dict.fromkeys((name for fleet in fleets for name in fleet.sets), 0)
     overdue = dict.fromkeys((name for fleet in fleets for name in fleet.overdue), 0.0)
     return Fleet(
         processed=sum(fleet.processed for fleet in fleets),
@@ -109,7 +108,7 @@ def total(fleets: Sequence[Fleet]) -> Fleet:
         recovered=sum(fleet.recovered for fleet in fleets),
         late=sum(fleet.late for fleet in fleets),
         handed_over=sum(fleet.handed_over for fleet in fleets),
-        sets={name: sum(fleet.sets[name] for fleet in fleets) for name in sets},
+        sets={name: sum(fleet.sets[name] for fleet in fleets) for name in SETS},
         overdue={name: max(fleet.overdue[name] for fleet in fleets) for name in overdue},
         parked_for=max((fleet.parked_for for fleet in fleets), default=0.0),
         queues=[queues[name] for name in sorted(queues)],

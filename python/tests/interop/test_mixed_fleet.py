@@ -6,6 +6,7 @@ import shutil
 import signal
 import time
 from collections import Counter
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,11 +21,13 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 
 from harness.chroots import CHROOTS
 from harness.servers import Server, wait_until
-from jobwire import App, Client, otel
+from jobwire import App, Client, PlacedIds, otel
 from jobwire.application.config import FetchMode
+from jobwire.inspect.shards import ShardStates
 from tests.interop.driver import Driver
 from tests.interop.python_worker import worker_process, worker_threads
 from tests.interop.sidekiq import RUBY, RealSidekiq, results
+from tests.server_fixtures import ServerFactory
 from tests.workers import running
 
 pytestmark = pytest.mark.interop
@@ -61,6 +64,44 @@ def test_each_job_runs_once(
     history = "history = Sidekiq::Stats::History.new(2)"
     days = driver.eval(f"{history}; [history.processed, history.failed].map {{ _1.values.sum }}")
     assert days == [JOBS + FAILING, FAILING]
+
+
+def test_sidekiq_serves_a_shard(
+    sidekiq: RealSidekiq, driver: Driver, server: Server, server_factory: ServerFactory
+) -> None:
+    """Ruby runs, retries and kills the jobs of its shard, and the sums count them."""
+    other = server_factory()
+    servers = {"ruby": server, "python": other}
+    app = App(shards={name: each.url for name, each in servers.items()}, generation=8)
+    clients = {name: each.client() for name, each in servers.items()}
+    with sidekiq.worker(concurrency=4) as ruby, worker_threads(other.url):
+        pushed = app.client.push_bulk("EchoJob", [[number] for number in range(100)])
+        assert isinstance(pushed, PlacedIds)
+        app.client.push_bulk("FailJob", [[]] * 20, retry=0)
+        own = driver.perform_async("EchoJob", "from Ruby")
+        expected = {name: {*ids} for name, ids in pushed.shards.items()}
+        assert all(len(ids) > 20 for ids in expected.values())
+        expected["ruby"].add(str(own))
+        for name, client in clients.items():
+            wait_until(
+                lambda client=client, name=name: (
+                    {each["jid"] for each in results(client)}  # type: ignore[misc]
+                    == expected[name]
+                ),
+                60,
+                f"the jobs of shard {name}",
+            )
+        wait_until(lambda: sum(each.zcard("dead") for each in clients.values()) == 20, 60, "deaths")
+        ruby.stop()  # which writes its last statistics
+    urls = {name: each.url for name, each in servers.items()}
+    with closing(App(shards=urls, generation=8)) as new, ShardStates(urls) as states:
+        (of_ruby, of_python) = states.reports()
+        assert of_ruby.left["dead"] + of_python.left["dead"] == 20
+        states.drain(["ruby"])
+        later = new.client.push_bulk("EchoJob", [[1]] * 20)
+        assert isinstance(later, PlacedIds)
+        assert {*later.shards} == {"python"}
+    app.close()
 
 
 def test_pollers_race_for_due_jobs(

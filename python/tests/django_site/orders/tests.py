@@ -392,6 +392,8 @@ class ProjectTest(TestCase):
             ({"CLIENT_MIDDLEWARE": "a.b"}, "E003", "'a.b', not a list", "Write, for example"),
             ({"CLIENT_MIDDLEWARE": ["a.b"]}, "E004", "No module named 'a'", "dotted path"),
             ({"GENERATION": 6}, "E003", "generation: 6", "Write, for example"),
+            ({"SHARDS": "redis://a"}, "E003", "one string is given", "Write, for example"),
+            ({"PLACEMENT": "x"}, "E003", "'x' is not one of", "Write, for example"),
             ({"WAIT_REPLICAS": True}, "E003", "True, not a number", "Write, for example"),
             ({"BUFFER": True}, "E003", "True, not a dict or None", "Write, for example"),
             ({"BUFFER": {"max": 1}}, "E003", "unknown key 'max'", "Write, for example"),
@@ -423,6 +425,23 @@ class ProjectTest(TestCase):
         with testing.fake(other) as jobs, transaction.atomic():
             other.client.push("Any", [1])
             self.assertEqual(len(jobs), 1)
+
+    def test_jobs_may_be_on_shards(self) -> None:
+        from jobwire.django import project
+
+        shards = {name: f"redis://127.0.0.1:1/{name}" for name in "12"}
+        with override_settings(JOBWIRE={"SHARDS": shards, "PLACEMENT": "queue"}):
+            other = project._make_app()
+        self.assertEqual(other.shards, ("1", "2"))
+        self.client.force_login(User.objects.create_superuser("bob"))
+        with patch("jobwire.django.web.app", other):
+            page = self.client.get("/jobs/")
+            self.assertContains(page, "Unreachable", count=2)
+            self.assertContains(page, 'href="/jobs/2/"')
+            self.assertEqual(self.client.get("/jobs/2/queues").status_code, 503)
+        with patch("jobwire.django.tasks.app", other):
+            found = [one for one in run_checks() if one.id == "jobwire.E006"]
+        self.assertEqual(len(found), 1)
 
     def test_databases_of_the_test_are_used(self) -> None:
         for alias in connections:
