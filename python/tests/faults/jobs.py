@@ -116,6 +116,18 @@ def rated() -> None:
     quick()
 
 
+@app.job(name="Windowed", limit=Limit("calls", window=1, per=0.05))
+def windowed() -> None:
+    """Wait until a window has room, all but the first."""
+    quick()
+
+
+@app.job(name="RubyLocked")
+def ruby_locked() -> None:
+    """Run with a lock of sidekiq-unique-jobs, which is taken and released."""
+    quick()
+
+
 @app.job(name="Nap")
 def nap() -> None:
     """Put itself off at first, succeed later."""

@@ -585,6 +585,8 @@ def _payload(kind: str, jid: str, name: str) -> bytes:
     job = {"class": kind, "args": [], "jid": jid, "queue": name, "retry": retry}
     if kind == "Late":
         job["jw_expires_at"] = now - 1
+    if kind == "RubyLocked":
+        job |= {"lock": "until_executed", "lock_digest": f"uniquejobs:{jid:0>32}"}
     if (limit := jobs.app.jobs[kind].defaults.get("limit")) is not None:
         job["jw_limit"] = described(job, limit)
     return json.dumps({**job, "created_at": now, "enqueued_at": now}).encode()

@@ -207,11 +207,17 @@ SCENARIOS: dict[str, Scenario] = {
         Scenario(
             "limits",
             "jobs take slots of a limit, or wait for their times",
-            [Seed("Limited"), Seed("Rated"), Seed("Limited"), Seed("Rated")],
+            [Seed(kind) for kind in ("Limited", "Rated", "Windowed") * 2],
             certain=(
-                *("fetch.lua", "limit_take.lua", "limit_rate.lua"),
+                *("fetch.lua", "limit_take.lua", "limit_rate.lua", "limit_window.lua"),
                 *("limit_free.lua", "finish.lua", "done.lua"),
             ),
+        ),
+        Scenario(
+            "locks of Ruby",
+            "jobs take and release the locks that Ruby has described in them",
+            [Seed("RubyLocked")] * 2,
+            certain=("fetch.lua", "ruby_lock.lua", "finish.lua"),
         ),
         Scenario(
             "results",

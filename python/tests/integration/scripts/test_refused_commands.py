@@ -221,7 +221,7 @@ ACTS: dict[str, Callable[[Shell], Op[Any]]] = {
 }
 # These only read, or change no place of a job.
 WITHOUT_JOBS = {
-    *("forget", "limit_rate", "limit_take", "limit_window"),
+    *("forget", "limit_rate", "limit_take", "limit_window", "ruby_lock"),
     *("periodic_due", "periodic_look"),
 }
 SCRIPTS = {path.stem: path.read_text("utf-8") for path in resources.path("lua").glob("*.lua")}
