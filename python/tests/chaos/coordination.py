@@ -1,6 +1,6 @@
 """Unique jobs, limits and batches under fire: no lock or slot stays, no limit is exceeded.
 
-    python -m tests.chaos.coordination [--jobs N] [--workers N] [--seed N] [--pause SECONDS]
+    python -m tests.chaos.coordination [--jobs N] [--workers N] [--seed N] [--every N]
 
 Workers are killed and started again while the members of a hundred batches wait for two limits, and
 half of them for the lock of another member. The jobs keep a ledger in another Redis. The last line
@@ -35,7 +35,7 @@ from tests.workers import PYTHON, environment, running
 RECORD = "COORDINATION_RECORD"  # the environment variable with the URL of the ledger
 BATCHES = 100
 DYING = 50  # one member of so many dies, in every other batch
-SLOTS = 24
+SLOTS = 4
 SOLE_KEYS = 30
 LEASE_S = 6.0  # of a slot
 PATIENCE_S = 60.0  # without any progress
@@ -71,7 +71,7 @@ def _work(what: object, limit: str = "", most: int = 0, key: str = "", rare: boo
     me = f"{os.getpid()} {job.jid} {time.monotonic()}"
     ledger().eval(ENTER, 2, f"inside:{limit}", "keys", limit, most, key, me)
     try:
-        time.sleep(0.002)
+        time.sleep(0.01)
         if job.class_name == "Dying" or (rare and job.get("retry_count") is None):
             raise ValueError(what)
         ledger().rpush("ended", f"{what} {os.getpid()}")
@@ -232,7 +232,7 @@ class Storm:
     def rage(self) -> None:
         """Kill workers until all jobs were enqueued and most have ended; then let the rest end."""
         self._producer.start()
-        most, since, killed_at = -1, time.monotonic(), time.monotonic()
+        most, since, killed_at = -1, time.monotonic(), 0
         while True:
             time.sleep(0.2)
             self.look()
@@ -242,8 +242,8 @@ class Storm:
             if time.monotonic() - since > PATIENCE_S or self.over():
                 return
             calm = self._made.is_set() and done > self._options.jobs * 0.98
-            if not calm and time.monotonic() - killed_at > self._options.pause:
-                killed_at = time.monotonic()
+            if not calm and done - killed_at > self._options.every:
+                killed_at = done
                 self.kill()
 
     def over(self) -> bool:
@@ -314,7 +314,7 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=100_000, help="members of batches")
     parser.add_argument("--workers", type=int, default=4)
     parser.add_argument("--seed", type=int, default=0, help="repeats the choice of killed workers")
-    parser.add_argument("--pause", type=float, default=2.0, help="seconds between two kills")
+    parser.add_argument("--every", type=int, default=70, help="ends of members between two kills")
     parser.add_argument("--work", metavar="URL", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.work:
