@@ -11,11 +11,11 @@ from typing import Any
 import click
 
 from jobwire.cli import reload as reloading
+from jobwire.cli.banner import greet
 from jobwire.cli.companions import page_command, page_lacks, run_beside, split
 from jobwire.cli.exits import EndSignals
 from jobwire.cli.loading import worker_app_of
 from jobwire.cli.options import (
-    greet,
     insist_on_log,
     redis_of,
     serve_all_queues,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -26,7 +25,6 @@ __all__ = [
     "app_option",
     "find_places",
     "find_redis",
-    "greet",
     "insist_on_log",
     "namespace_option",
     "redis_of",
@@ -50,11 +48,6 @@ redis_option = click.option(
 namespace_option = click.option(
     "--namespace", help="Prefix of every key. [default: the application's, or none]"
 )
-_BANNER = f"""
-   .-----.        .------.
----| job |========| wire |---  {__version__}
-   '-----'        '------'
-"""
 _APP = f"{__name__}.app"  # where a command keeps its --require, which `find_redis` reads
 
 
@@ -208,12 +201,6 @@ def insist_on_log(app: App, settings: Settings, *, alone: bool = False) -> None:
         )
 
     again()
-
-
-def greet(settings: Settings) -> None:
-    """Show the banner, if standard error is a terminal and the log format is human."""
-    if sys.stderr.isatty() and settings["log_format"] == "human" and SUPERVISOR not in os.environ:
-        click.echo(_BANNER, err=True)
 
 
 def _has_siblings(settings: Settings) -> bool:

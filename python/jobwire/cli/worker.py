@@ -7,9 +7,9 @@ from typing import Any
 
 import click
 
+from jobwire.cli.banner import greet
 from jobwire.cli.loading import worker_app_of
 from jobwire.cli.options import (
-    greet,
     insist_on_log,
     redis_of,
     serve_all_queues,
