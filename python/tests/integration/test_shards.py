@@ -25,17 +25,19 @@ from jobwire import (
     App,
     ConfigError,
     InvalidJob,
+    Launcher,
     Limit,
     MaybeWritten,
     PushBuffer,
     RedisUnreachable,
     Unique,
+    WorkerConfig,
     chain,
     group,
 )
 from jobwire.application.jobtype import JobType
 from tests.server_fixtures import ServerFactory
-from tests.workers import Workers, environment, free_port, jobwire
+from tests.workers import Workers, brisk, environment, free_port, jobwire
 
 pytestmark = pytest.mark.process  # each test has three servers
 
@@ -724,3 +726,23 @@ def test_a_command_that_is_killed_between_two_shards_is_repeated(
     assert states(servers)["b"]["c"] == "4 draining"
     told = jobwire("shards", "drain", "shop:app", "d", cwd=tmp_path)
     assert "has no shard 'd', only a, b, c" in told.stderr
+
+
+def test_a_worker_that_may_not_read_the_states_works_on(servers: dict[str, Server]) -> None:
+    """STAT-1, MET-4: its beats write their counts."""
+    client = servers["a"].client()
+    rules = ("on", ">secret", "~*", "&*", "+@all", "-hgetall")
+    client.execute_command("ACL", "SETUSER", "one", *rules)
+    app = App(shards={"a": f"redis://one:secret@127.0.0.1:{servers['a'].port}"})
+    done: list[int] = []
+    app.job(name="Done")(done.append)
+    app.serve("a")
+    launcher = Launcher(app, WorkerConfig(), timings=brisk())
+    launcher.start()
+    try:
+        app.jobs["Done"].enqueue(1)
+        wait_until(lambda: client.keys("j|*"))
+        assert done == [1]
+    finally:
+        launcher.stop()
+        app.close()

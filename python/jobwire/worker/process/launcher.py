@@ -527,13 +527,14 @@ class Launcher:
         self._limits.renew()
         self._fire("beat")
         self._generation = self._redis.run(self._producer.generation())
-        if self.app.served in self.app.shards:
-            self.app.learn_states(self._redis.run(read_states(self._keys)))
         self._counts.flush(self._redis, self._keys)
         with self._flushing:  # the thread that stops the worker and the heartbeat thread come here
             self._redis.run(
                 self._metrics.flush(self._keys, now=time.time(), generation=self._generation)
             )
+        if self.app.served in self.app.shards:  # last, because a user of Redis may lack the right
+            with suppress(RedisRefused):
+                self.app.learn_states(self._redis.run(read_states(self._keys)))
 
     def _fire(self, event: Event) -> None:
         """Call the application's callbacks for an event; errors are logged."""
