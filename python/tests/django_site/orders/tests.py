@@ -289,7 +289,7 @@ class PageTest(TestCase):
         app.connect(server.url)
         self.addCleanup(app.connect, before)
         self.addCleanup(_web_app.cache_clear)
-        self.addCleanup(_web_app(server.url, "").close)
+        self.addCleanup(_web_app(server.url, (), "").close)
         app.client.push("Waits", [1], queue="video")
 
     def login(self, **rights: bool) -> None:
@@ -349,7 +349,7 @@ class PageTest(TestCase):
             while b"video" not in await anext(parts):
                 pass
         updated.close()
-        while _web_app(app.url, "")._streams.open:  # no visitor is left
+        while _web_app(app.url, (), "")._streams.open:  # no visitor is left
             await asyncio.sleep(0.01)
         await app.aclose()
 
