@@ -263,6 +263,7 @@ def test_a_spool_survives_a_kill(server: Server, tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.process
 def test_each_redis_of_an_application_has_a_spool_of_its_own(
     server: Server, tmp_path: Path
 ) -> None:

@@ -9,17 +9,20 @@ from typing import Any
 import pytest
 
 from jobwire.errors import InvalidJob, NoReply
-from jobwire.protocol import permissions, progress
+from jobwire.protocol import gitlab, permissions, progress
 from jobwire.protocol.arguments import check_args
 from jobwire.protocol.classes import hand_over
 from jobwire.protocol.foreign import announces, park, why_field
 from jobwire.protocol.iteration import Call, Cursor, Run, State, load, save
 from jobwire.protocol.keys import Keys
+from jobwire.protocol.limits import Limit, described
 from jobwire.protocol.metrics import ThreadMetrics
 from jobwire.protocol.normalize import build
+from jobwire.protocol.outcome import Outcome, ending
 from jobwire.protocol.payload import decode
 from jobwire.protocol.periodic import latest_taken
 from jobwire.protocol.periodic_entry import StoredEntry
+from jobwire.protocol.placement import ShardState, read_states
 from jobwire.protocol.reliable import reclaim, recover, resign, script_finish
 from jobwire.protocol.results import value_members
 from jobwire.protocol.retry import Discard, Failure, after_failure
@@ -296,3 +299,29 @@ def test_a_progress_without_total_has_no_member_for_it() -> None:
         command("SET", "jobwire:progress:j1", b'{"done":3,"at":5.5,"note":"rows"}', "EX", 86_400)
     ]
     assert progress.read(b'{"done":3,"at":5.5,"note":"rows"}') == one
+
+
+def test_keys_that_a_payload_names_in_another_form_are_left_alone() -> None:
+    """X-ADDON-1, X-ADDON-11."""
+    fields = {
+        "idempotency_key": "queue:default",
+        "lock": "until_executed",
+        "lock_digest": "queue:q",
+    }
+    starts, steps = steps_of(gitlab.starts(KEYS, fields, "j1"), [0])
+    assert (starts, steps) == (True, [Batch([command("EXISTS", KEYS.gitlab_cancel("j1"))])])
+    job = decode(json.dumps({"class": "A", "args": [], "jid": "j1", **fields}).encode(), "q")
+    assert ending(KEYS, Outcome(), job, 5.5, 8) == Outcome()
+
+
+def test_the_field_of_a_window() -> None:
+    """X-LIMIT-1."""
+    field = described({"class": "A", "args": []}, Limit("bank", window=3, per=2))
+    assert field == {"name": "bank", "window": 3, "per": 2}
+
+
+def test_states_of_shards_are_read_in_both_versions_of_the_wire() -> None:
+    """Those in another form are left out."""
+    found = {"a": ShardState(2, "used")}
+    assert steps_of(read_states(KEYS), {b"a": b"2 used", b"b": b"used"})[0] == found
+    assert steps_of(read_states(KEYS), [b"a", b"2 used", b"b", b"used"])[0] == found
