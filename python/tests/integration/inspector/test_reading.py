@@ -246,7 +246,8 @@ def test_iterations(inspector: Any, client: Any) -> None:
     assert inspector.cancel("a") == (77, True, "unknown")
     assert inspector.cancel("new") == inspector.cancel("new") == (int(NOW), False, "unknown")
     assert client.hgetall("it-new") == {b"cancelled": b"%d" % NOW, b"c": b"null"}
-    assert client.ttl("it-new") == client.ttl("it-a") == 2_592_000
+    for key in ("it-new", "it-a"):  # the server counts the seconds of a slow test
+        assert 2_591_900 < client.ttl(key) <= 2_592_000
     a, odd, text = inspector.iterations(["a", "odd", "nobody", "text"])
     assert (a.jid, a.starts, a.cursor, a.runtime, a.cancelled_at) == ("a", 2, {"id": 5}, 7.5, 77)
     assert (odd.starts, odd.cursor, odd.problem) == (0, "{", "the cursor is not JSON")
