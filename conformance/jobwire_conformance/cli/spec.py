@@ -177,7 +177,7 @@ def check(root: Path, as_json: bool, strict: bool) -> int:
     promise  a "Seen in" line of an interop block that takes something back
     caption  a diagram without a caption
     """
-    from jobwire_conformance.spec import citations, lints, published
+    from jobwire_conformance.spec import checks, citations, lints, published
 
     document = _checkout(root)
     warnings: list[lints.Fault] = []
@@ -193,7 +193,7 @@ def check(root: Path, as_json: bool, strict: bool) -> int:
             *lints.of_history(document, published.documents(root)),
             *lints.of_checks(root, document),
             *lints.of_citations(document, cited, annexed),
-            *lints.of_gaps(document, cited, annexed),
+            *lints.of_gaps(document, cited, annexed, checks.cases(root)),
             *lints.of_evidence(document, cited),
             *lints.of_records(root, document),
         ]

@@ -143,12 +143,19 @@ def of_citations(
 
 
 def of_gaps(
-    document: Document, citations: Citations, annexed: Sequence[annexes.Annex] = ()
+    document: Document,
+    citations: Citations,
+    annexed: Sequence[annexes.Annex] = (),
+    cases: Mapping[str, Sequence[str]] | None = None,
 ) -> Iterator[Fault]:
-    """Check that code cites each requirement, and a test if a test can see it."""
+    """Check that code cites each requirement, and a test or a case if one can see it.
+
+    Args:
+        cases: Id to the cases of the conformance suite that check it.
+    """
     for text in (document, *(annex.document for annex in annexed)):
         for kind in ("code", "test"):
-            for requirement in trace.without(kind, text, citations):
+            for requirement in trace.without(kind, text, citations, cases):
                 yield Fault(
                     text.place(requirement.line),
                     f"no-{kind}",

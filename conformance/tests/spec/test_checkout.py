@@ -179,7 +179,7 @@ def test_the_page_names_the_gaps(checkout: Path) -> None:
 
 
 def test_what_nothing_cites_is_a_gap(checkout: Path) -> None:
-    """A retired requirement needs no citation, and an invisible one needs no test."""
+    """A retired requirement needs no citation; one with a case, or invisible, needs no test."""
     document = document_of(checkout)
     kinds = {"code": ["a.py"], "test": ["test_a.py"]}
     whole = {requirement.id: dict(kinds) for requirement in document.requirements}
@@ -190,3 +190,5 @@ def test_what_nothing_cites_is_a_gap(checkout: Path) -> None:
         (fault,) = lints.of_gaps(document, part)
         assert (fault.place, fault.lint) == (f"SPEC.md:{first.line}", f"no-{kind}")
         assert fault.problem.startswith(f"{first.id}: no {kind} cites it")
+        left = [*lints.of_gaps(document, part, (), {first.id: ["a-case"]})]
+        assert left == ([] if kind == "test" else [fault])

@@ -8,8 +8,6 @@ import os
 import signal
 import socket
 import threading
-from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -23,16 +21,14 @@ from jobwire import (
     Client,
     MaybeWritten,
     RedisRefused,
-    RedisTrouble,
     RedisUnreachable,
 )
 from jobwire.connection.connection import Connection
 from jobwire.errors import NoReply
 from jobwire.protocol.keys import Keys
-from jobwire.protocol.normalize import JobFields
 from jobwire.protocol.reliable import fetch
 from jobwire.protocol.wire import Batch, Op, command
-from tests.integration.clients import Connect, echo, everything, listening
+from tests.integration.clients import Connect, echo, everything
 from tests.server_fixtures import ServerFactory
 
 JID = "9f2c1b7a4d3e5f60718293a4"
@@ -82,12 +78,6 @@ def test_nobody_listens(connect: Connect) -> None:
     assert (caught.value.written, caught.value.unsure) == ((), ())
 
 
-def test_nobody_to_ask_for_the_generation(connect: Connect) -> None:
-    """PUSH-8: a failed question leaves nothing in doubt."""
-    with pytest.raises(RedisUnreachable):
-        connect("redis://127.0.0.1:1/0").push("A")
-
-
 def test_a_question_without_answer_leaves_nothing_in_doubt(
     server: Server, connect: Connect
 ) -> None:
@@ -113,63 +103,6 @@ def test_a_wrong_password(server_factory: ServerFactory, connect: Connect) -> No
     with pytest.raises(RedisUnreachable, match="invalid username-password") as caught:
         connect(server.url.replace("right", "wr0ng"), generation=8).push("A")
     assert "wr0ng" not in str(caught.value)
-
-
-def test_no_password(server_factory: ServerFactory, connect: Connect) -> None:
-    """PUSH-8: the server refused the greeting, so nothing was sent."""
-    server = server_factory(password="right")
-    with pytest.raises(RedisUnreachable, match="Authentication required"):
-        connect(server.url.replace(":right@", ""), generation=8).push("A")
-    assert everything(server) == {}
-
-
-def test_not_allowed(server: Server, connect: Connect) -> None:
-    """PUSH-8, SRV-1: an ACL user that may not push."""
-    server.client().execute_command("ACL", "SETUSER", "bob", "on", ">pw", "~*", "+@all", "-lpush")
-    with pytest.raises(RedisRefused, match="NOPERM"):
-        connect(server.url.replace("//", "//bob:pw@"), generation=8).push("A")
-    assert everything(server) == {}
-
-
-@pytest.mark.parametrize("at", [None, 4e9])
-def test_out_of_memory(server: Server, connect: Connect, at: float | None) -> None:
-    """ENV-12, PUSH-8, SRV-1: the whole push is refused, with its registration (PUSH-2)."""
-    server.client().config_set("maxmemory", 1)
-    client = connect(server.url, generation=8)
-    with pytest.raises(RedisRefused) as caught:
-        client.push("A", at=at)
-    assert caught.value.code == "OOM"
-    server.client().config_set("maxmemory", 0)
-    assert everything(server) == {}
-    assert client.push("A", at=at)
-
-
-def test_a_replica_refuses(server_factory: ServerFactory, connect: Connect) -> None:
-    """PUSH-9, PUSH-17: the push is repeated once, on a new connection; then PUSH-8."""
-    primary, replica = server_factory(), server_factory()
-    replica.client().replicaof("127.0.0.1", primary.port)
-    client = connect(replica.url, generation=8)
-    assert client.run(echo("hello")) == b"hello"
-    admin = replica.client()
-    before = connections(admin)
-    with pytest.raises(RedisRefused) as caught:
-        client.push("A")
-    assert caught.value.code == "READONLY"
-    assert connections(admin) == before + 1
-    assert admin.info("commandstats")["cmdstat_multi"]["calls"] == 2
-
-
-def test_no_replicas(server: Server, connect: Connect) -> None:
-    """PUSH-8 and PUSH-9: the server refuses twice; the client stays usable."""
-    admin = server.client()
-    admin.config_set("min-replicas-to-write", 1)
-    client = connect(server.url, generation=8)
-    with pytest.raises(RedisRefused) as caught:
-        client.push("A")
-    assert caught.value.code == "NOREPLICAS"
-    assert everything(server) == {}
-    admin.config_set("min-replicas-to-write", 0)
-    assert client.push("A")
 
 
 def test_a_failover_is_survived(
@@ -238,43 +171,6 @@ def test_a_timeout_while_connecting_is_certain(server: Server, connect: Connect)
     assert jids(server) == []
 
 
-def in_background(call: Callable[[], Any]) -> Future[Any]:
-    pool = ThreadPoolExecutor(1)
-    future = pool.submit(call)
-    pool.shutdown(wait=False)
-    return future
-
-
-def test_a_connection_killed_before_the_reply(server: Server, connect: Connect) -> None:
-    """PUSH-8: the client cannot know the outcome; here the job was not written."""
-    client = connect(server.url, generation=8)
-    hold_writes(server)
-    pushing = in_background(lambda: client.push("A", jid=JID))
-    server.client().client_kill_filter(_id=waiting_client(server))
-    with pytest.raises(MaybeWritten) as caught:
-        pushing.result(60)
-    release_writes(server)
-    assert caught.value.unsure == (JID,)
-    assert everything(server) == {}
-    assert client.push("A", jid=JID) == JID
-
-
-def test_a_server_killed_before_the_reply(server: Server, connect: Connect) -> None:
-    """PUSH-8: the client connects again when the server is back."""
-    client = connect(server.url, generation=8)
-    hold_writes(server)
-    pushing = in_background(lambda: client.push_in(60, "A", jid=JID))
-    waiting_client(server)
-    server.kill()
-    with pytest.raises(MaybeWritten) as caught:
-        pushing.result(60)
-    assert caught.value.unsure == (JID,)
-    with pytest.raises(RedisUnreachable):
-        client.push("A")
-    server.start()
-    assert client.push("A")
-
-
 def test_an_idle_connection_that_died_is_replaced(server: Server, connect: Connect) -> None:
     """PUSH-8: the connection was dead before anything was sent, so there is nothing to report."""
     client = connect(server.url, generation=8)
@@ -303,100 +199,6 @@ def test_a_queue_that_is_no_list(server: Server, connect: Connect) -> None:
     assert caught.value.code == "WRONGTYPE"
     assert caught.value.written == ()
     assert server.client().get("queue:default") == b"in the way"
-
-
-def to_own_queue(item: JobFields, call_next: Callable[[], JobFields | None]) -> JobFields | None:
-    [item["queue"]] = item["args"]
-    return call_next()
-
-
-def test_a_bulk_push_that_fails_in_part(server: Server, connect: Connect) -> None:
-    """BULK-6: earlier slices stay; the error names exactly the stored jobs of the failed slice."""
-    server.client().set("queue:broken", "in the way")
-    client = connect(server.url, generation=8, middleware=[to_own_queue])
-    queues = ["early"] * 1_000 + ["good"] * 10 + ["broken"] * 10 + ["good"] * 980 + ["late"] * 5
-    with pytest.raises(RedisTrouble) as caught:
-        client.push_bulk("A", [[queue] for queue in queues])
-    assert isinstance(caught.value, RedisRefused)
-    found = everything(server)
-    assert {key for key in found if key.startswith(b"queue:")} == {
-        b"queue:early",
-        b"queue:good",
-        b"queue:broken",
-    }
-    stored = jids(server, "early") + jids(server, "good")
-    assert len(stored) == 1_990
-    assert sorted(caught.value.written) == sorted(stored)
-    assert caught.value.unsure == ()
-
-
-def test_a_bulk_push_that_gets_no_answer(server: Server, connect: Connect) -> None:
-    """BULK-17, BULK-18: the outcome of a slice is unknown; the later ones were not sent."""
-    client = connect(server.url, generation=8, timeout=60)
-    client.hurry(0.2)
-    server.pause()
-    with pytest.raises(MaybeWritten) as caught:
-        client.push_bulk("A", [[n] for n in range(250)], at=4e9)
-    server.resume()
-    assert caught.value.written == ()
-    assert len(caught.value.unsure) == 100
-    wait_until(lambda: server.client().zcard("schedule") == 100, what="the late push")
-    stored = {json.loads(text)["jid"] for text in server.client().zrange("schedule", 0, -1)}
-    assert stored == set(caught.value.unsure)
-
-
-def test_scripts_that_the_server_forgot(server: Server, connect: Connect) -> None:
-    """LUA-3: after SCRIPT FLUSH, or on a fresh server, a script is loaded and called again."""
-    admin = server.client()
-    admin.hset("me", "info", "{}")
-    client = connect(server.url)
-    for number in (1, 2):
-        admin.script_flush()
-        admin.lpush("queue:q", b"%d" % number)
-        with listening(server) as heard:
-            fetched = client.run(fetch(Keys(), "me", ["q"], count=1, sequence=number))
-            said = [line for line in heard() if not line.by_script]
-        assert [held.text for held in fetched.jobs] == [b"%d" % number]
-        assert [line.name for line in said] == ["EVALSHA", "SCRIPT", "EVALSHA"]
-        assert said[0].words == said[2].words
-
-
-def check_replies(client: Any, server: Server) -> None:
-    """Hold a hundred conversations in which the reply to another command would show."""
-    for number in range(100):
-        assert client.run(echo(str(number))) == str(number).encode()
-
-
-def test_a_timed_out_connection_is_not_used_again(server: Server, connect: Connect) -> None:
-    """ENV-5: no later command reads the late reply."""
-    client = connect(server.url, generation=8, timeout=60)
-    client.hurry(0.2)
-    server.pause()
-    with pytest.raises(NoReply):
-        client.run(echo("the late reply"))
-    server.resume()
-    check_replies(client, server)
-
-
-def test_a_cancelled_task_leaves_no_reply_behind(server: Server) -> None:
-    """ENV-5: a task is cancelled between command and reply; then a hundred replies are correct."""
-
-    async def scenario() -> None:
-        async with AsyncClient(server.url, generation=8) as client:
-            await client.redis.run(echo("a connection to use"))
-            for _ in range(3):
-                await asyncio.to_thread(hold_writes, server)
-                pushing = asyncio.create_task(client.push("A"))
-                await asyncio.to_thread(waiting_client, server)
-                pushing.cancel()
-                with pytest.raises(asyncio.CancelledError):
-                    await pushing
-                await asyncio.to_thread(release_writes, server)
-            for number in range(100):
-                reply = await client.redis.run(echo(str(number)))
-                assert reply == str(number).encode()
-
-    asyncio.run(scenario())
 
 
 def test_tasks_cancelled_at_any_point_leave_no_reply_behind(server: Server) -> None:

@@ -11,8 +11,7 @@ import pytest
 
 from harness.servers import Server, wait_until
 from jobwire.connection.sync import SyncRedis
-from jobwire.errors import MalformedPayload
-from jobwire.protocol.dead_set import DeadSetLimits, dead_place
+from jobwire.protocol.dead_set import DeadSetLimits
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.outcome import DONE, NextJob, Outcome
 from jobwire.protocol.reliable import InFlightJob, read_fetched, script_fetch
@@ -81,27 +80,6 @@ def count(server: Server, kind: str, of: str = "") -> int:
     return int(server.client().get(f"app:{of}stat:{kind}") or 0)
 
 
-def test_each_outcome_is_stored_where_it_belongs(server: Server, writer: Writing) -> None:
-    """REL-2, RETRY-9, DEAD-1, STAT-1, EXEC-3: the private entry is deleted with it."""
-    outcomes: list[Outcome] = [
-        DONE,
-        Outcome("retry", b"again", 5.5, "failed"),
-        BURIED,
-        Outcome(counted="failed"),
-        Outcome(dead_place(MalformedPayload("EXEC-3", "", "broken")), b"{", counted=""),
-        Outcome(dead_place(MalformedPayload("EXEC-4", "", "no object")), b"[]", counted=""),
-    ]
-    for held, outcome in zip(hold(server, *range(6)), outcomes, strict=True):
-        writer.record(held, outcome)
-    assert writer.close(60) == 0
-    client = server.client()
-    assert left(server) == 0
-    assert client.zrange(KEYS.retry, 0, -1, withscores=True) == [(b"again", 5.5)]
-    assert set(client.zrange(KEYS.dead, 0, -1)) == {b"buried", b"{"}
-    assert client.zrange(KEYS.unreadable, 0, -1) == [b"[]"]
-    assert (count(server, "processed"), count(server, "failed")) == (4, 3)
-
-
 def test_the_next_job_is_pushed_by_every_kind_of_end(
     server: Server, redis: SyncRedis, writer: Writing
 ) -> None:
@@ -168,25 +146,6 @@ def test_outcomes_of_a_message_that_could_not_be_sent_are_sent_later(
     assert count(server, "processed") == 1
 
 
-def test_what_is_not_held_any_more_is_dropped(
-    server: Server, writer: Writing, caplog: pytest.LogCaptureFixture
-) -> None:
-    """REL-2: the outcome is neither stored nor counted, and the log names the job."""
-    outcomes: list[Outcome] = [
-        DONE,
-        Outcome("retry", b"again", 5.5, "failed"),
-        BURIED,
-        Outcome(counted="failed"),
-    ]
-    for number, outcome in enumerate(outcomes):
-        writer.record(InFlightJob(f"{number}:q", "q", b"{}"), outcome)
-    assert writer.close(60) == 0
-    assert server.client().keys("app:*") == [b"app:jobwire:stat:lost"]
-    assert count(server, "lost", of="jobwire:") == 4
-    dropped = [r.getMessage() for r in caplog.records if "dropped" in r.getMessage()]
-    assert sorted(line.split()[3] for line in dropped) == ["0:q", "1:q", "2:q", "3:q"]
-
-
 def test_an_outcome_that_is_refused_holds_up_no_other(
     server: Server, writer: Writing, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -229,37 +188,6 @@ def test_an_outcome_that_was_refused_is_lost_like_any_other(
     assert writer.close(60) == 0
     assert client.keys("app:*") == [b"app:jobwire:stat:lost"]
     assert count(server, "lost", of="jobwire:") == 1
-
-
-def test_outcomes_wait_for_a_server_that_is_away(
-    server_factory: Any, caplog: pytest.LogCaptureFixture
-) -> None:
-    """REL-2, RETRY-9: one line when the server goes, one when all outcomes are stored."""
-    caplog.set_level(logging.INFO)
-    server: Server = server_factory("--appendonly", "yes")
-    redis = SyncRedis(server.url)
-    writer = Writing(redis)
-    held = hold(server, *range(10))
-    server.stop()
-    for each in held[:5]:
-        writer.record(each, DONE)
-    writer.flush_soon()
-    wait_until(lambda: "not stored yet" in caplog.text)
-    for each in held[5:]:
-        writer.record(each, Outcome("retry", each.text, 1.0, "failed"))
-    assert writer.close(0.0) == 10  # the number not stored, without waiting
-    again = Writing(redis)
-    for each in held:
-        again.record(each, DONE)
-    again.flush_soon()
-    wait_until(lambda: caplog.text.count("not stored yet") == 2)
-    server.start()
-    assert again.close(60) == 0
-    assert left(server) == 0
-    assert count(server, "processed") == 10
-    assert caplog.text.count("not stored yet") == 2
-    assert caplog.text.count("stored again") == 1
-    redis.close()
 
 
 def test_periodic_checks_are_called_while_they_ask_for_it(writer: Writing) -> None:

@@ -9,12 +9,13 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from itertools import pairwise
 from typing import Any
 
 import pytest
 
 from harness.servers import Server, wait_until
+from jobwire import App
+from jobwire.application.config import FetchMode
 from jobwire.connection.sync import SyncRedis
 from jobwire.protocol.dead_set import DeadSetLimits
 from jobwire.protocol.keys import Keys
@@ -22,6 +23,7 @@ from jobwire.worker.background.poller import Poller
 from jobwire.worker.base.timings import DEFAULT_TIMINGS, Timings
 from tests.integration.clients import listening
 from tests.server_fixtures import ServerFactory
+from tests.workers import brisk, running
 
 
 @contextmanager
@@ -265,13 +267,21 @@ def test_it_stops_at_once(server: Server) -> None:
     assert "jobwire-poller" not in names
 
 
-def test_the_order_of_due_jobs_is_kept(server: Server) -> None:
-    """SCHED-7: across batches."""
-    client = server.client()
-    with ExitStack() as stack:
-        client.zadd("schedule", {job(n): 1.0 + n for n in range(1_700)})
-        stack.enter_context(polling(server))
-        wait_until(lambda: client.llen("queue:q") == 1_700, 60)
-    texts = client.lrange("queue:q", 0, -1)
-    numbers = [json.loads(text)["args"][0] for text in reversed(texts)]
-    assert all(one < other for one, other in pairwise(numbers))
+@pytest.mark.parametrize("fetch", ["reliable", "basic"])
+def test_a_job_runs_at_its_time_by_default(server: Server, fetch: FetchMode) -> None:
+    """SCHED-11: without a setting, and without a look at an interval."""
+    timings = brisk(
+        first_poll_wait=lambda _, jitter: 3600.0,
+        next_poll_wait=lambda _, processes, jitter: 3600.0,
+        poll_safety_interval=3600.0,
+    )
+    app = App()
+    early: dict[int, float] = {}  # seconds that a job ran before its time
+    due: dict[int, float] = {}
+    sample = app.job(name="Sample")(lambda n: early.update({n: due[n] - time.time()}))
+    with running(app, server, fetch=fetch, timings=timings):
+        due |= {1: time.time() + 0.1, 2: time.time() + 0.3}
+        sample.enqueue_at(due[2], 2)
+        sample.enqueue_at(due[1], 1)  # may come late, so that the order says nothing
+        wait_until(lambda: len(early) == 2, 60)
+    assert max(early.values()) <= 0

@@ -57,31 +57,6 @@ def payload(number: int, **fields: Any) -> bytes:
     return json.dumps(made | fields, separators=(",", ":")).encode()
 
 
-@pytest.mark.parametrize("zset", ["schedule", "retry"])
-@pytest.mark.parametrize(("generation", "stamp"), [(8, b"1795192067250"), (7, b"1795192067.25")])
-def test_a_due_job_is_moved(
-    any_server: Server, shell: SyncRedis, zset: str, generation: Generation, stamp: bytes
-) -> None:
-    """SCHED-6, SCHED-7, SCHED-19, SCHED-20, KEY-1: at the head, registered.
-
-    With enqueued_at and no other change, except the spelling of escapes. [PAY-2]
-    """
-    client = any_server.client()
-    client.lpush("queue:low", b"waiting")
-    text = (
-        b'{"retry":true,"queue":"low","class":"A","args":[[],{},1.50,12345678901234567890],'
-        b'"created_at":1795190000000,"x":{"\\u00e9":null}}'
-    )
-    client.zadd(zset, {text: NOW - 1})
-    result = promote(shell, zset, generation=generation)
-    assert (result.seen, result.moved, list(result.killed)) == (1, 1, [])
-    written = text[:-1].replace(b"\\u00e9", "é".encode())
-    assert everything(any_server) == {
-        b"queues": {b"low"},
-        b"queue:low": [written + b',"enqueued_at":' + stamp + b"}", b"waiting"],
-    }
-
-
 def test_due_is_what_is_not_later_than_now(any_server: Server, shell: SyncRedis) -> None:
     """SCHED-5: the clock's own second is due, the next instant is not."""
     client = any_server.client()
@@ -93,17 +68,6 @@ def test_due_is_what_is_not_later_than_now(any_server: Server, shell: SyncRedis)
     assert json.loads(moved)["args"] == [1]
 
 
-def test_the_longest_due_go_first(any_server: Server, shell: SyncRedis) -> None:
-    """SCHED-7: so that they run first; a batch is limited."""
-    client = any_server.client()
-    client.zadd("schedule", {payload(n): NOW - 100 + n for n in range(10)})
-    assert promote(shell, limit=4) == Promoted(seen=4, moved=4)
-    assert promote(shell, limit=4) == Promoted(seen=4, moved=4)
-    assert promote(shell, limit=4) == Promoted(seen=2, moved=2)
-    queue = [json.loads(text)["args"][0] for text in reversed(client.lrange("queue:low", 0, -1))]
-    assert queue == list(range(10))
-
-
 def test_a_batch_is_two_round_trips(any_server: Server, shell: SyncRedis) -> None:
     """SCHED-5: one question and one script, for any number of queues."""
     any_server.client().zadd("schedule", {payload(n, queue=f"q{n % 7}"): 1 for n in range(100)})
@@ -111,62 +75,6 @@ def test_a_batch_is_two_round_trips(any_server: Server, shell: SyncRedis) -> Non
     with listening(any_server) as heard:
         assert promote(shell).moved == 99
         assert [line.name for line in heard() if not line.by_script] == ["ZRANGE", "EVALSHA"]
-
-
-BAD = {
-    "empty": b"",
-    "not JSON": b"{not json",
-    "not UTF-8": b'{"queue":"\xff"}',
-    "binary": bytes(range(256)),
-    "no object": b"[1]",
-    "no queue name": b'{"queue":5}',
-    "empty queue name": b'{"queue":""}',
-    "null for a queue": b'{"queue":null}',
-    "too deep": b'{"x":' + b"[" * 101 + b"]" * 101 + b"}",
-}
-
-
-def test_bad_members_are_buried_and_block_nobody(any_server: Server, shell: SyncRedis) -> None:
-    """SCHED-9, SCHED-24, DEAD-1: killed byte for byte, in one look.
-
-    The good member behind them is moved.
-    """
-    client = any_server.client()
-    client.zadd("retry", dict.fromkeys(BAD.values(), 1) | {payload(1): 2})
-    result = promote(shell, "retry")
-    assert (result.seen, result.moved) == (len(BAD) + 1, 1)
-    assert {member for member, _ in result.killed} == set(BAD.values())
-    assert {error.rule for _, error in result.killed} == {"EXEC-3", "EXEC-4", "PAY-3", "SCHED-9"}
-    graves = dict(client.zrange("dead", 0, -1, withscores=True))
-    no_objects = dict(client.zrange("jobwire:unreadable", 0, -1, withscores=True))
-    assert graves | no_objects == dict.fromkeys(BAD.values(), NOW)
-    assert set(no_objects) == {member for member, error in result.killed if error.rule == "EXEC-4"}
-    assert client.llen("queue:low") == 1
-    assert not client.exists("retry", "queue:", "queue:5")
-
-
-def test_a_raw_time_in_a_foreign_member_is_dropped(any_server: Server, shell: SyncRedis) -> None:
-    """SCHED-18: otherwise a reader would schedule the job again."""
-    any_server.client().zadd("schedule", {b'{"at":5,"queue":"q","class":"A"}': 1})
-    promote(shell)
-    [text] = any_server.client().lrange("queue:q", 0, -1)
-    assert json.loads(text) == {
-        "retry": True,
-        "queue": "q",
-        "class": "A",
-        "created_at": 1795192067250,
-        "enqueued_at": 1795192067250,
-    }
-
-
-def test_a_queue_that_is_no_list_keeps_its_jobs(any_server: Server, shell: SyncRedis) -> None:
-    """SCHED-26: its members stay in the set; the others move."""
-    client = any_server.client()
-    client.set("queue:low", "in the way")
-    client.zadd("schedule", {payload(1): 1, payload(2, queue="high"): 2})
-    assert promote(shell) == Promoted(seen=2, moved=1, stuck=1)
-    assert client.zrange("schedule", 0, -1) == [payload(1)]
-    assert client.llen("queue:high") == 1
 
 
 def test_promoters_race_harmlessly(any_server: Server) -> None:
@@ -215,14 +123,6 @@ def test_promoters_of_the_other_kind_are_no_harm(any_server: Server, shell: Sync
     assert everything(any_server) == {}
 
 
-def test_a_namespace_is_kept_to(any_server: Server, shell: SyncRedis) -> None:
-    """KEY-4: for both scripts."""
-    client = any_server.client()
-    client.zadd("app:retry", {payload(1): 1, b"bad": 1})
-    promote(shell, "retry", keys=Keys("app:"))
-    assert set(client.keys()) == {b"app:queues", b"app:queue:low", b"app:dead"}
-
-
 @contextmanager
 def polling(server: Server) -> Iterator[Poller]:
     """Run a poller that looks without pause."""
@@ -257,28 +157,3 @@ def test_members_that_stay_block_nobody(server: Server) -> None:
         wait_until(lambda: client.llen("queue:good") == 1, 60, what="the member behind to be moved")
     assert client.zcard("schedule") == len(stuck)
     assert client.get("queue:broken") == b"no list"
-
-
-def test_a_stop_leaves_a_long_backlog(server: Server) -> None:
-    """SCHED-10: at most 1,000 more; the server holds the scripts while the stop comes."""
-    client = server.client()
-    jobs = [json.dumps({"class": "A", "queue": "q", "jid": str(n)}) for n in range(20_000)]
-    client.zadd("schedule", dict.fromkeys(jobs, 1.0))
-    with polling(server) as poller:
-        wait_until(lambda: client.exists("queue:q"), 60, what="the first batch")
-        client.execute_command("CLIENT", "PAUSE", 60_000, "WRITE")
-        moved = client.llen("queue:q")
-        poller.close(timeout=0)
-        client.execute_command("CLIENT", "UNPAUSE")
-    assert moved <= client.llen("queue:q") <= min(moved + 1000, len(jobs) - 1)
-    assert client.llen("queue:q") + client.zcard("schedule") == len(jobs)
-
-
-def test_a_broken_retry_set_does_not_stop_the_schedule(server: Server) -> None:
-    """SCHED-5: each set is looked at, also if the other one is of a wrong type."""
-    client = server.client()
-    client.set("retry", "not a sorted set")
-    client.zadd("schedule", {json.dumps({"class": "A", "queue": "good", "jid": "1"}): 1.0})
-    with polling(server):
-        wait_until(lambda: client.llen("queue:good") == 1, 60, what="the member to be moved")
-    assert client.get("retry") == b"not a sorted set"

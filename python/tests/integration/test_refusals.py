@@ -6,7 +6,6 @@ import logging
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -255,39 +254,3 @@ def test_a_blocked_fetch_that_a_failover_ends(
         with Client(server.url, generation=8) as pusher:
             pusher.push("Take", [1])
         wait_until(lambda: ran == [1], 60)
-
-
-def test_an_acl_that_forbids_what_is_not_needed(server: Server) -> None:
-    """ENV-9: a worker works without CLIENT, INFO and HELLO."""
-    admin: Any = server.client()
-    admin.acl_setuser(
-        "app", enabled=True, nopass=True, keys=["*"], commands=["+@all", "-client", "-info"]
-    )
-    admin.execute_command("ACL", "SETUSER", "app", "-hello")
-    app = App()
-    ran: list[int] = []
-    app.job(name="Take")(ran.append)
-    url = server.url.replace("redis://", "redis://app:x@")
-    restricted: Any = SimpleNamespace(url=url)
-    with Client(url, generation=8) as pusher, running(app, restricted):
-        pusher.push("Take", [1])
-        wait_until(lambda: admin.get("stat:processed") == b"1")
-    assert ran == [1]
-
-
-@pytest.mark.parametrize(
-    ("password", "written"),
-    [("p+w", "p+w"), ("p+w", "p%2Bw"), ("a b/@:%?#", "a%20b%2F%40%3A%25%3F%23")],
-)
-def test_what_a_password_in_a_url_means(
-    server_factory: ServerFactory, password: str, written: str
-) -> None:
-    """ENV-7, ENV-13: percent-encoding, as URLs have it; a plus sign is a plus sign."""
-    server = server_factory(password=password)
-    with Client(f"redis://:{written}@127.0.0.1:{server.port}/0", generation=8) as client:
-        assert client.push("A")
-    server.client().acl_setuser(
-        "a+b@c", enabled=True, passwords=["+x"], keys=["*"], commands=["+@all"]
-    )
-    with Client(f"redis://a+b%40c:x@127.0.0.1:{server.port}/0", generation=8) as client:
-        assert client.push("A")

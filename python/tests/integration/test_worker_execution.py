@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -26,6 +25,8 @@ from tests.apps import isolated_ends
 from tests.workers import running
 
 FETCH = pytest.mark.parametrize("fetch", ["reliable", "basic"])
+# Each way to fetch, and each kind of job, but not all pairs: neither knows of the other.
+WAYS = pytest.mark.parametrize(("fetch", "kind"), [("reliable", "sync"), ("basic", "async")])
 
 
 def push(server: Server, *texts: str | bytes, queue: str = "default") -> None:
@@ -45,58 +46,6 @@ def settled(server: Server) -> bool:
     """True if no job waits or is held."""
     client = server.client()
     return not client.keys("queue:*") and not client.keys("jobwire:private:*")
-
-
-ARGS: dict[str, tuple[str, list[Any]]] = {
-    "spread": ('"args":[1,[2],{"a":[]}]', [1, [2], {"a": []}]),
-    "empty": ('"args":[]', []),
-    "null": ('"args":null', []),
-    "missing": ('"x":1', []),
-    "big": (f'"args":[{2**70},-{10**400}]', [2**70, -(10**400)]),
-    "text": ('"args":["\\u0000\\ud83d\\ude00é"]', ["\0\U0001f600é"]),
-    "last duplicate": ('"args":[1],"args":[2]', [2]),
-    "deep": ('"args":[' + "[" * 98 + "]" * 98 + "]", [json.loads("[" * 98 + "]" * 98)]),
-}
-
-
-@FETCH
-def test_args_are_spread_over_the_parameters(server: Server, fetch: FetchMode) -> None:
-    """EXEC-1, EXEC-10, PAY-1, PAY-8, PAY-29: also without a jid."""
-    app = App()
-    got: dict[str, list[Any]] = {}
-
-    @app.job(name="Take")
-    def take(*args: Any) -> None:
-        job = current_job()
-        assert job is not None
-        got[job["note"]] = list(args)
-
-    texts = [f'{{"class":"Take", "note":"{n}", {text} }}' for n, (text, _) in ARGS.items()]
-    push(server, *texts)
-    with running(app, server, fetch=fetch):
-        wait_until(lambda: len(got) == len(ARGS))
-    assert got == {name: args for name, (_, args) in ARGS.items()}
-    assert (stat(server, "processed"), stat(server, "failed")) == (len(ARGS), 0)
-
-
-@FETCH
-def test_args_of_another_kind_fail_the_job_in_the_ordinary_way(
-    server: Server, fetch: FetchMode
-) -> None:
-    """EXEC-7, RETRY-2: and args that do not fit the function."""
-    app = App()
-    ran: list[Any] = []
-    app.job(name="One")(lambda one: ran.append(one))
-    bad = ["5", '"text"', '{"a":1}', "true", "1.5", "[]", "[1,2]"]
-    push(server, *(f'{{"class":"One","jid":"j","retry":true,"args":{args}}}' for args in bad))
-    with running(app, server, fetch=fetch):
-        wait_until(lambda: len(members(server, "retry")) == len(bad))
-        push(server, '{"class":"One","args":["still alive"]}')
-        wait_until(lambda: ran)
-    stored = [json.loads(text) for text in members(server, "retry")]
-    assert {each["error_class"] for each in stored} == {"TypeError"}
-    assert ran == ["still alive"]
-    assert (stat(server, "processed"), stat(server, "failed")) == (len(bad) + 1, len(bad))
 
 
 @FETCH
@@ -131,56 +80,6 @@ def test_encoded_arguments_fail_the_job_unless_middleware_decodes_them(
     assert ran == ["decoded", "plain"]
 
 
-UNREADABLE = {
-    "no JSON": b"hello",
-    "cut off": b'{"class":"Take","args":[1',
-    "empty": b"",
-    "blank": b"  ",
-    "two objects": b'{"class":"Take"}{"class":"Take"}',
-    "no UTF-8": b'{"class":"Take","args":["\xff\xfe"]}',
-    "UTF-8 surrogate": b'{"class":"Take","args":["\xed\xa0\x80"]}',
-    "lone escape": b'{"class":"Take","args":["\\ud800"]}',
-    "BOM": b'\xef\xbb\xbf{"class":"Take","args":[]}',
-    "NaN": b'{"class":"Take","args":[NaN]}',
-    "too big for a double": b'{"class":"Take","args":[1e999]}',
-    "single quotes": b"{'class':'Take'}",
-    "nested too deep": b'{"class":"Take","args":' + b"[" * 100 + b"]" * 100 + b"}",
-    "nested absurdly": b'{"class":"Take","args":' + b"[" * 100_000 + b"]" * 100_000 + b"}",
-    "NUL bytes": b"\0\0\0",
-    "pickle": b"\x80\x04\x95\x10\x00\x00\x00\x00\x00\x00\x00\x8c\x02os\x94",
-}
-NO_OBJECT = {
-    "array": b'[{"class":"Take","args":[]}]',
-    "number": b"42",
-    "text": b'"Take"',
-    "null": b"null",
-    "true": b" true ",
-}
-
-
-@FETCH
-def test_what_is_no_payload_is_buried_as_its_exact_bytes(server: Server, fetch: FetchMode) -> None:
-    """EXEC-3, EXEC-4, EXEC-11, EXEC-12: not retried, not counted, no delay; every thread lives."""
-    server.client().zadd("jobwire:unreadable", {"old": 1.0})
-    app = App()
-    ran: list[Any] = []
-    heard: list[Any] = []
-    app.on_error(lambda *args: heard.append(args))
-    app.on_death(lambda *args: heard.append(args))
-    app.job(name="Take")(lambda *args: ran.append(args))
-    push(server, *UNREADABLE.values(), *NO_OBJECT.values(), *['{"class":"Take","args":[1]}'] * 4)
-    with running(app, server, fetch=fetch):
-        wait_until(lambda: len(ran) == 4 and len(members(server, "dead")) == len(UNREADABLE))
-        # The basic profile holds a job in memory only, and a stop would put it back.
-        wait_until(lambda: len(members(server, "jobwire:unreadable")) == len(NO_OBJECT))
-        wait_until(lambda: settled(server))
-    assert sorted(members(server, "dead")) == sorted(UNREADABLE.values())
-    assert sorted(members(server, "jobwire:unreadable")) == sorted(NO_OBJECT.values())
-    assert members(server, "retry") == []
-    assert (stat(server, "processed"), stat(server, "failed")) == (4, 0)
-    assert heard == []
-
-
 @pytest.mark.process
 @FETCH
 def test_a_payload_that_cannot_be_set_aside_is_put_back(server: Server, fetch: FetchMode) -> None:
@@ -193,50 +92,6 @@ def test_a_payload_that_cannot_be_set_aside_is_put_back(server: Server, fetch: F
         wait_until(lambda: not client.exists("queue:default"))
     assert client.lrange("queue:default", 0, -1) == [b"not JSON"]
     wait_until(lambda: threading.active_count() <= before)  # no thread tries it again
-
-
-@pytest.mark.process
-@FETCH
-def test_objects_that_are_no_jobs_do_not_vanish(server: Server, fetch: FetchMode) -> None:
-    """EXEC-8, EXEC-2, PAY-12: a payload without a usable class is a job of an unknown class."""
-    push(
-        server,
-        "{}",
-        '{"class":5,"retry":true,"jid":"number"}',
-        '{"class":"","retry":0,"jid":"empty"}',
-        '{"class":null,"retry":true,"jid":{"odd":[1]}}',
-    )
-    with running(App(), server, fetch=fetch):
-        wait_until(lambda: stat(server, "processed") == 4)
-    found = [json.loads(text) for text in members(server, "retry")]
-    assert sorted(str(each["jid"]) for each in found) == ["number", "{'odd': [1]}"]
-    dead = [json.loads(text) for text in members(server, "dead")]
-    assert [each.get("jid") for each in sorted(dead, key=len)] == [None, "empty"]
-    assert {each["error_class"] for each in dead} == {"jobwire.errors.UnknownJob"}
-
-
-def test_nothing_is_imported_or_evaluated(server: Server) -> None:
-    """SEC-1: a payload can only name registered jobs."""
-    before = set(sys.modules)
-    assert "antigravity" not in before
-    names = [
-        "antigravity",
-        "os.system",
-        "builtins.eval",
-        "jobwire.App",
-        "__import__",
-        "App",
-    ]
-    push(
-        server,
-        *(json.dumps({"class": n, "args": ["antigravity"], "retry": True}) for n in names),
-        '{"class":"antigravity","json_class":"os.system","__class__":"antigravity","retry":true}',
-    )
-    with running(App(), server):
-        wait_until(lambda: len(members(server, "retry")) == len(names) + 1)
-    errors = {json.loads(text)["error_class"] for text in members(server, "retry")}
-    assert errors == {"jobwire.errors.UnknownJob"}
-    assert "antigravity" not in sys.modules
 
 
 @pytest.mark.parametrize(
@@ -262,8 +117,7 @@ def test_no_error_of_a_job_ends_the_worker(server: Server, error: BaseException)
     assert json.loads(text)["error_class"].endswith(type(error).__name__)
 
 
-@FETCH
-@pytest.mark.parametrize("kind", ["sync", "async"])
+@WAYS
 @pytest.mark.parametrize("ends", ["raises", "chained", "returns"])
 def test_what_a_shutdown_leads_to_is_no_failure(
     server: Server, fetch: FetchMode, kind: str, ends: str
@@ -305,92 +159,6 @@ def test_what_a_shutdown_leads_to_is_no_failure(
     assert not client.exists("retry", "dead")
     assert stat(server, "failed") == 0
     assert heard == []
-
-
-@FETCH
-def test_what_a_job_does_to_its_arguments_is_not_stored(server: Server, fetch: FetchMode) -> None:
-    """EXEC-5, PAY-7: the retry is built from the payload as fetched, with all other bytes kept."""
-    app = App()
-
-    def spoil(job: Job, call_next: Callable[[], Any]) -> Any:
-        job.fields["args"].append("from middleware")
-        job.fields["class"] = "Gone"
-        job.fields["retry"] = False
-        del job.fields["keep"]
-        return call_next()
-
-    @app.job(name="Spoil")
-    def ruin(items: list[int], *_: Any) -> None:
-        items.clear()
-        raise ValueError("ruined")
-
-    @app.job(name="Gone")
-    def gone(*_: Any) -> None:
-        raise AssertionError("the class as fetched decides what runs")
-
-    app.server_middleware.append(spoil)
-    text = b'{"class":"Spoil","retry":true,"args":[[1,2]],"keep":1.0e2,"jid":"j","queue":"default"}'
-    push(server, text)
-    with running(app, server, fetch=fetch):
-        wait_until(lambda: members(server, "retry"))
-    (stored,) = members(server, "retry")
-    assert stored.startswith(text[:-1])
-
-
-def test_middleware_wraps_in_order_and_sees_job_and_result(server: Server) -> None:
-    """EXEC-6."""
-    app = App()
-    steps: list[str] = []
-
-    def layer(name: str) -> Callable[[Job, Callable[[], Any]], Any]:
-        def middleware(job: Job, call_next: Callable[[], Any]) -> Any:
-            steps.append(f"{name} before {job.class_name} {job.args}")
-            result = call_next()
-            steps.append(f"{name} after {result}")
-            return result
-
-        return middleware
-
-    app.server_middleware += [layer("outer"), layer("inner")]
-
-    @app.job(name="Sync")
-    def sync(number: int) -> int:
-        steps.append("job")
-        return number + 1
-
-    @app.job(name="Async")
-    async def later(number: int) -> int:
-        steps.append("job")
-        return number + 1
-
-    for name in ("Sync", "Async"):
-        steps.clear()
-        push(server, json.dumps({"class": name, "args": [1]}))
-        with running(app, server, concurrency=1):
-            wait_until(lambda: len(steps) == 5)
-        assert steps == [
-            f"outer before {name} [1]",
-            f"inner before {name} [1]",
-            "job",
-            "inner after 2",
-            "outer after 2",
-        ]
-
-
-@pytest.mark.process
-@FETCH
-def test_a_job_that_middleware_skips_has_succeeded(server: Server, fetch: FetchMode) -> None:
-    """EXEC-6, STAT-1, EXEC-2: except a job of an unknown class, which middleware does not see."""
-    app = App(server_middleware=[lambda job, call_next: None])
-    ran: list[int] = []
-    app.job(name="Take")(lambda: ran.append(1))
-    push(server, '{"class":"Take","retry":true}', '{"class":"Nobody","retry":true}')
-    with running(app, server, fetch=fetch):
-        # The basic profile holds a job in memory only, and a stop would put it back.
-        wait_until(lambda: stat(server, "processed") == 2 and settled(server))
-    assert ran == []
-    assert [b'"class":"Nobody"' in each for each in members(server, "retry")] == [True]
-    assert (stat(server, "processed"), stat(server, "failed")) == (2, 1)
 
 
 def test_an_error_of_middleware_fails_the_job(server: Server) -> None:
@@ -482,11 +250,15 @@ FOREIGN = {
     b'"args":["%s"]}',
     "unknown": b'{"class":"New%s","jid":"u","queue":"default","retry":3,"args":[]}',
 }
-KINDS = [b"Sync", b"Async", pytest.param(b"Seven", marks=pytest.mark.process)]
 
 
-@FETCH
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("fetch", "kind"),
+    [
+        *(("reliable", b"Sync"), ("basic", b"Async")),
+        pytest.param("reliable", b"Seven", marks=pytest.mark.process),
+    ],
+)
 @pytest.mark.parametrize("policy", ["park", "run", "fail"])
 def test_the_policy_of_a_foreign_feature_decides_what_becomes_of_its_jobs(
     server: Server,
@@ -533,8 +305,7 @@ def test_the_policy_of_a_foreign_feature_decides_what_becomes_of_its_jobs(
     assert len(unknown_kind) == (policy == "park")
 
 
-@FETCH
-@pytest.mark.parametrize("kind", ["sync", "async"])
+@WAYS
 @pytest.mark.parametrize("unknown", ["park", "retry"])
 def test_a_job_of_a_newer_version_waits_for_newer_code(
     server: Server,

@@ -43,16 +43,6 @@ def queue(server: Server, name: str = "default") -> list[bytes]:
 
 
 @FETCH
-def test_the_oldest_job_runs_first(server: Server, fetch: FetchMode) -> None:
-    """FETCH-1: from the tail."""
-    got: list[Any] = []
-    push(server, "default", *range(50))
-    with running(taking(got), server, concurrency=1, fetch=fetch):
-        wait_until(lambda: len(got) == 50)
-    assert got == list(range(50))
-
-
-@FETCH
 @pytest.mark.parametrize("quick", [0, 300])
 def test_every_slot_is_used(server: Server, fetch: FetchMode, quick: int) -> None:
     """FETCH-1: also after jobs so quick that one thread ran them all."""
@@ -134,77 +124,6 @@ def test_no_job_waits_while_a_slot_is_free(server: Server, seed: int) -> None:
     assert sorted(late)[len(late) // 2] < 2.0  # half of the slots were always free
 
 
-@FETCH
-def test_strict_order_serves_the_first_queue_first(server: Server, fetch: FetchMode) -> None:
-    """FETCH-2, FETCH-4: also jobs that arrive in the first queue while later ones wait."""
-    client = server.client()
-    got: list[Any] = []
-    app = App()
-
-    @app.job(name="Take")
-    def take(arg: Any) -> None:
-        got.append(arg)
-        if arg == "low 0":
-            push(server, "high", "high late")
-            wait_until(lambda: client.llen("queue:low") == 2, what="jobs fetched ahead to go back")
-
-    push(server, "low", *(f"low {n}" for n in range(3)))
-    push(server, "high", *(f"high {n}" for n in range(3)))
-    weights = {"high": 0, "low": 0}
-    with running(app, server, queues=weights, concurrency=1, fetch=fetch):
-        wait_until(lambda: len(got) == 7)
-    assert got == ["high 0", "high 1", "high 2", "low 0", "high late", "low 1", "low 2"]
-
-
-@FETCH
-def test_weights_are_shares_of_the_first_look(server: Server, fetch: FetchMode) -> None:
-    """FETCH-3, FETCH-8: 9 to 1; drawn again at every fetch. With one job for each fetch, of 300."""
-    got: list[str] = []
-    app = App()
-
-    @app.job(name="Take")
-    def take(name: str) -> None:
-        got.append(name)
-
-    for name in ("often", "seldom"):
-        push(server, name, *([name] * 300))
-    weights = {"often": 9, "seldom": 1}
-    with running(app, server, queues=weights, concurrency=1, fetch=fetch):
-        wait_until(lambda: len(got) == 600, timeout=60)
-    if fetch == "basic":  # one job a fetch: the shares can be counted
-        share = got[:200].count("often") / 200
-        assert 0.8 < share < 0.98, share
-    assert "seldom" in got[:400]
-    assert sorted(got) == ["often"] * 300 + ["seldom"] * 300
-
-
-@pytest.mark.process
-@FETCH
-def test_a_key_that_is_no_list_stops_no_other_queue(
-    server: Server, fetch: FetchMode, caplog: pytest.LogCaptureFixture
-) -> None:
-    """FETCH-7, FETCH-13: the key is reported once, by name, and served soon after it is a list."""
-    caplog.set_level(logging.ERROR)
-    client = server.client()
-    client.set("queue:bad", "not a list")
-    got: list[Any] = []
-    weights = {"bad": 0, "good": 0, "last": 0}
-    with running(taking(got), server, queues=weights, fetch=fetch):
-        for number in range(3):
-            push(server, "good", number)
-            push(server, "last", number)
-            wait_until(lambda number=number: len(got) == 2 * number + 2)  # type: ignore[misc]
-        push(server, "good", *range(500))  # enough that a fetch never gets to the bad one
-        wait_until(lambda: len(got) == 506)
-        push(server, "last", "x")
-        wait_until(lambda: "x" in got)
-        about = [r.getMessage() for r in caplog.records if "bad" in r.getMessage()]
-        assert len(about) == 1, about
-        client.delete("queue:bad")
-        push(server, "bad", "repaired")
-        wait_until(lambda: "repaired" in got)  # FETCH-11: although no other push wakes the worker
-
-
 def test_a_bad_key_behind_a_busy_queue_is_reported_once(
     server: Server, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -219,35 +138,6 @@ def test_a_bad_key_behind_a_busy_queue_is_reported_once(
             wait_until(lambda round_=round_: len(got) == 20 * round_)  # type: ignore[misc]
     about = [r.getMessage() for r in caplog.records if "bad" in r.getMessage()]
     assert len(about) == 1, about
-
-
-@FETCH
-def test_a_quiet_worker_ends_what_runs_and_starts_nothing(server: Server, fetch: FetchMode) -> None:
-    """FETCH-5, SIG-2; REL-2: and outcomes are stored although no fetch carries them."""
-    gate = Gate()
-    with running(gate.app, server, concurrency=2, fetch=fetch) as launcher:
-        push(server, "default", "running")
-        wait_until(lambda: gate.entered)
-        launcher.quiet()
-        push(server, "default", "late")
-        gate.open.set()
-        wait_until(lambda: not launcher.works())
-        wait_until(lambda: not server.client().keys("jobwire:private:*"))
-    assert gate.entered == ["running"]
-    assert [json.loads(text)["args"] for text in queue(server)] == [["late"]]
-
-
-def test_what_a_pending_fetch_still_brings_goes_back(server: Server) -> None:
-    """FETCH-9, FETCH-6: a blocked BRPOP of a quiet worker."""
-    gate = Gate()
-    text = '{"class":"Take", "args":["late"]}'
-    with running(gate.app, server, concurrency=3, fetch="basic") as launcher:
-        client = server.client()
-        wait_until(lambda: client.info("clients")["blocked_clients"] == 3)
-        launcher.quiet()
-        client.lpush("queue:default", text)
-    assert gate.entered == []
-    assert queue(server) == [text.encode()]
 
 
 @FETCH
@@ -281,32 +171,6 @@ def test_unfinished_jobs_go_back_to_the_tail_byte_for_byte(
     assert sorted(left[2:]) == [texts[0], texts[1]]
     assert client.zcard("retry") == client.zcard("dead") == 0
     assert client.get("stat:processed") is None
-
-
-def test_jobs_fetched_ahead_go_back_when_they_would_wait(server: Server) -> None:
-    """FETCH-12, FETCH-6, REL-1: a long job does not block quick ones, and order is kept."""
-    gate = Gate()
-    quick: list[Any] = []
-    gate.app.job(name="Quick")(quick.append)
-    client = server.client()
-    client.lpush(
-        "queue:default", *(json.dumps({"class": "Quick", "args": [n]}) for n in range(300))
-    )
-    with running(gate.app, server, concurrency=1) as launcher:
-        wait_until(lambda: len(quick) == 300)  # the worker fetches ahead after quick jobs
-        batch = client.pipeline(transaction=True)
-        batch.lpush("queue:default", json.dumps({"class": "Take", "args": ["long"]}))
-        batch.lpush(
-            "queue:default", *(json.dumps({"class": "Quick", "args": [n]}) for n in (1, 2, 3))
-        )
-        batch.execute()
-        wait_until(lambda: gate.entered)
-        wait_until(lambda: len(queue(server)) == 3, what="prefetched jobs to go back")
-        assert [json.loads(text)["args"] for text in queue(server)] == [[3], [2], [1]]
-        assert client.hlen(f"jobwire:private:{launcher.identity}") == 1
-        gate.open.set()
-        wait_until(lambda: len(quick) == 303)
-    assert quick[300:] == [1, 2, 3]
 
 
 def test_what_was_asked_for_ahead_goes_back_too(server: Server) -> None:

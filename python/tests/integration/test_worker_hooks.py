@@ -27,7 +27,10 @@ from tests.integration.payloads import push_job, scored
 from tests.workers import running
 
 FIXTURES = resources.path("fixtures")
-FETCH = pytest.mark.parametrize("fetch", ["reliable", "basic"])
+# Each way to fetch, and each kind of job, but not all four pairs: neither knows of the other.
+WAYS = pytest.mark.parametrize(
+    ("fetch", "is_async"), [("reliable", False), ("basic", True)], ids=["sync", "async-basic"]
+)
 KIND = pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
 
 
@@ -51,18 +54,15 @@ def failing(app: App, is_async: bool = False, **options: Any) -> JobType[[str], 
 # -- retry_in
 
 
-@FETCH
 @pytest.mark.parametrize(
     ("choice", "least"),
     [
         *[(100, 100), (100.5, 100.5), (0, 15), (-5, 15), (None, 15), ("soon", 15)],
-        *[(float("nan"), 15), (2**1024, 15), (2**20_000, 15)],
+        *[(float("nan"), 15), (2**1024, 15), (2**20_000, 15), (True, 15)],
     ],
     ids=lambda value: f"{value!r:.20}" if not isinstance(value, int) or value < 1000 else "huge",
 )
-def test_a_hook_chooses_the_delay(
-    server: Server, fetch: FetchMode, choice: Any, least: float
-) -> None:
+def test_a_hook_chooses_the_delay(server: Server, choice: Any, least: float) -> None:
     """RETRY-11, RETRY-24: seconds above 0 replace the formula's, and jitter is added."""
     app = App()
     fail = failing(app)
@@ -74,107 +74,11 @@ def test_a_hook_chooses_the_delay(
         return choice
 
     push_job(server, "Fail", "boom", retry=True)
-    with running(app, server, fetch=fetch):
+    with running(app, server):
         ((payload, score),) = wait_until(lambda: scored(server, "retry"))
     assert seen == [(0, "boom", "ab" * 12)]
     delay = score - payload["failed_at"] / 1000
     assert least - 0.01 <= delay < least + 10.01
-
-
-def test_true_is_no_number_of_seconds(server: Server) -> None:
-    """RETRY-11: although Python counts with it."""
-    app = App()
-    fail = failing(app)
-    fail.retry_in(lambda job, error, count: True)
-    push_job(server, "Fail", "boom", retry=True)
-    with running(app, server):
-        ((payload, score),) = wait_until(lambda: scored(server, "retry"))
-    assert 14.9 <= score - payload["failed_at"] / 1000 < 25.1
-
-
-def test_a_broken_hook_costs_nothing(server: Server, caplog: pytest.LogCaptureFixture) -> None:
-    """RETRY-24: an error in it means the default delay."""
-    app = App()
-    fail = failing(app)
-    fail.retry_in(lambda job, error, count: 1 / 0)
-    push_job(server, "Fail", "boom", retry=True)
-    with running(app, server):
-        ((payload, score),) = wait_until(lambda: scored(server, "retry"))
-    assert 14.9 <= score - payload["failed_at"] / 1000 < 25.1
-    assert "retry_in failed and is ignored" in caplog.text
-
-
-@FETCH
-@KIND
-def test_a_hook_discards(server: Server, fetch: FetchMode, is_async: bool) -> None:
-    """RETRY-12, RETRY-25: nothing is stored, and death handlers are called."""
-    app = App()
-    fail = failing(app, is_async)
-    fail.retry_in(lambda job, error, count: "discard")
-    fail.exhausted(lambda job, error: deaths.append("exhausted"))
-    deaths: list[Any] = []
-    app.on_death(lambda job, error: deaths.append((job["discarded_at"] > 10**12, str(error))))
-    push_job(server, "Fail", "boom", retry=True)
-    with running(app, server, fetch=fetch):
-        wait_until(lambda: deaths)
-    assert deaths == [(True, "boom")]
-    assert scored(server, "retry") == scored(server, "dead") == []
-
-
-@FETCH
-@KIND
-def test_a_hook_kills(server: Server, fetch: FetchMode, is_async: bool) -> None:
-    """RETRY-26, RETRY-13: as if exhausted."""
-    app = App()
-    fail = failing(app, is_async)
-    fail.retry_in(lambda job, error, count: "kill")
-    calls: list[str] = []
-    fail.exhausted(lambda job, error: calls.append("exhausted"))
-    app.on_death(lambda job, error: calls.append("death"))
-    push_job(server, "Fail", "boom", retry=True)
-    with running(app, server, fetch=fetch):
-        wait_until(lambda: len(calls) == 2)
-    assert calls == ["exhausted", "death"]
-    ((payload, _),) = scored(server, "dead")
-    assert payload["error_message"] == "boom"
-
-
-# -- the end of a job
-
-
-@FETCH
-@KIND
-def test_hook_grave_and_handlers_come_in_this_order(
-    server: Server, fetch: FetchMode, is_async: bool, caplog: pytest.LogCaptureFixture
-) -> None:
-    """RETRY-13, RETRY-27: each once, although each raises."""
-    app = App()
-    fail = failing(app, is_async)
-    calls: list[Any] = []
-
-    def look(what: str) -> None:
-        calls.append((what, len(scored(server, "dead"))))
-        raise LookupError(what)
-
-    @fail.exhausted
-    def _(job: Job, error: BaseException) -> None:
-        assert job["error_message"] == "boom"
-        look("exhausted")
-
-    @app.on_death
-    def _(job: Job, error: BaseException) -> None:
-        look("first")
-
-    @app.on_death
-    def _(job: Job, error: BaseException) -> None:
-        assert (job["retry_count"], str(error)) == (0, "boom")
-        look("second")
-
-    push_job(server, "Fail", "boom", retry=0)
-    with running(app, server, fetch=fetch):
-        wait_until(lambda: len(calls) == 3)
-    assert calls == [("exhausted", 0), ("first", 1), ("second", 1)]
-    assert caplog.text.count("failed and is ignored") == 3
 
 
 def test_the_exhausted_hook_keeps_a_job_out_of_the_grave(server: Server) -> None:
@@ -191,31 +95,10 @@ def test_the_exhausted_hook_keeps_a_job_out_of_the_grave(server: Server) -> None
     assert scored(server, "dead") == []
 
 
-@pytest.mark.parametrize(
-    ("fields", "dead"), [({"retry": False}, 0), ({"retry": 0, "dead": False}, 0), ({"retry": 0}, 1)]
-)
-def test_death_handlers_hear_of_every_end(
-    server: Server, fields: dict[str, Any], dead: int
-) -> None:
-    """RETRY-1, DEAD-4, DEAD-6: dropped or dead; but not after a failure that is retried."""
-    app = App()
-    failing(app)
-    deaths: list[Any] = []
-    failures: list[Any] = []
-    app.on_death(lambda job, error: deaths.append(job.args))
-    app.on_error(lambda job, error: failures.append(job.args))
-    push_job(server, "Fail", "kept", retry=5)
-    push_job(server, "Fail", "gone", **fields)
-    with running(app, server):
-        wait_until(lambda: deaths and len(failures) == 2)
-    assert deaths == [["gone"]]
-    assert sorted(failures) == [["gone"], ["kept"]]
-    assert len(scored(server, "dead")) == dead
-    assert len(scored(server, "retry")) == 1
+# -- the end of a job
 
 
-@FETCH
-@KIND
+@WAYS
 def test_an_error_that_the_job_foresaw_is_nobodys_business(
     server: Server, fetch: FetchMode, is_async: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -274,8 +157,7 @@ def test_what_an_isolated_job_foresaw(
     assert line.levelname == "INFO"
 
 
-@FETCH
-@KIND
+@WAYS
 def test_a_hook_that_exits_costs_neither_job_nor_thread(
     server: Server, fetch: FetchMode, is_async: bool, caplog: pytest.LogCaptureFixture
 ) -> None:

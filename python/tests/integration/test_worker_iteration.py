@@ -16,14 +16,14 @@ from jobwire import App
 from jobwire.application.config import FetchMode
 from jobwire.errors import Shutdown
 from jobwire.iterables import over_sequence
-from jobwire.protocol.iteration import Cursor, cancel
-from jobwire.protocol.keys import Keys
-from jobwire.protocol.metrics import minute_key, read_rollup
+from jobwire.protocol.iteration import Cursor
 from jobwire.protocol.payload import Job
 from tests.workers import running
 
-FETCH = pytest.mark.parametrize("fetch", ["reliable", "basic"])
-KIND = pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
+# Each way to fetch, and each kind of job, but not all four pairs: neither knows of the other.
+WAYS = pytest.mark.parametrize(
+    ("fetch", "is_async"), [("reliable", False), ("basic", True)], ids=["sync", "async-basic"]
+)
 JID = "ab" * 12
 
 
@@ -63,100 +63,6 @@ def push(server: Server, **fields: Any) -> None:
     server.client().lpush("queue:default", json.dumps({**payload, **fields}))
 
 
-@FETCH
-@KIND
-def test_an_iteration_ends_without_a_trace(
-    server: Server, fetch: FetchMode, is_async: bool
-) -> None:
-    """ITER-6: the state is deleted with the outcome."""
-    steps = Steps(is_async)
-    push(server)
-    with running(steps.app, server, fetch=fetch):
-        wait_until(lambda: len(steps.seen) == 5)
-    assert steps.seen == [0, 1, 2, 3, 4]
-    client = server.client()
-    assert client.get("stat:processed") == b"1"
-    assert client.keys("it-*") == []
-    assert {key for key in client.keys("jobwire:*") if b":idle:" not in key} == set()
-
-
-@FETCH
-@KIND
-def test_a_stop_interrupts_at_an_item_and_another_worker_goes_on(
-    server: Server, fetch: FetchMode, is_async: bool
-) -> None:
-    """ITER-3, ITER-4, ITER-5: no item is left out, and the interruption is not counted."""
-    first = Steps(is_async, stop_at=2)
-    client = server.client()
-    push(server, enqueued_at=1)
-    with running(first.app, server, fetch=fetch) as worker:
-        assert first.waiting.wait(60)
-        stopping = threading.Thread(target=worker.stop)
-        stopping.start()
-        wait_until(worker._quiet.is_set)
-        first.go.set()
-        stopping.join(60)
-        (text,) = client.lrange("queue:default", 0, -1)
-        assert json.loads(text)["enqueued_at"] > 10**12
-        assert "retry_count" not in json.loads(text)
-        assert client.get("stat:processed") is None
-        assert client.hget(f"it-{JID}", "c") == b"3"
-    second = Steps(is_async)
-    with running(second.app, server, fetch=fetch):
-        wait_until(lambda: len(second.seen) == 2)
-    assert first.seen + second.seen == [0, 1, 2, 3, 4]
-    assert client.get("stat:processed") == b"1"
-    assert not client.exists(f"it-{JID}")
-
-
-def test_it_gives_way_after_its_time(server: Server) -> None:
-    """ITER-11: any number of times, interleaved with other jobs."""
-    steps = Steps(is_async=False)
-    push(server)
-    with running(steps.app, server, max_iteration_runtime=1e-9):
-        wait_until(lambda: server.client().get("stat:processed"))
-    assert steps.seen == [0, 1, 2, 3, 4]
-    assert server.client().get("stat:processed") == b"1"
-
-
-@KIND
-def test_an_item_that_fails_is_retried_from_there(server: Server, is_async: bool) -> None:
-    """ITER-10, RETRY-2."""
-    app = App()
-    fails: list[int] = [3]
-    seen: list[int] = []
-
-    def step(number: int) -> None:
-        if number in fails:
-            fails.remove(number)
-            raise ValueError
-        seen.append(number)
-
-    if is_async:
-
-        @app.iterable(name="Count")
-        async def acount(cursor: Cursor, end: int) -> AsyncIterator[object]:
-            for number in range(cursor.value or 0, end):
-                yield number
-                step(number)
-    else:
-
-        @app.iterable(name="Count")
-        def count(cursor: Cursor, end: int) -> Iterator[object]:
-            for number in range(cursor.value or 0, end):
-                yield number
-                step(number)
-
-    client = server.client()
-    push(server)
-    with running(app, server):
-        (text,) = wait_until(lambda: client.zrange("retry", 0, -1))
-        client.zrem("retry", text)
-        client.lpush("queue:default", text)
-        wait_until(lambda: len(seen) == 5)
-    assert seen == [0, 1, 2, 3, 4]
-
-
 def test_middleware_and_wrappers_surround_a_run(server: Server) -> None:
     """EXEC-6: and an interruption passes through them unseen."""
     steps = Steps(is_async=False)
@@ -181,7 +87,6 @@ def test_middleware_and_wrappers_surround_a_run(server: Server) -> None:
 
 
 KINDS = pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
-KEYS = Keys()
 COUNT = 30
 
 
@@ -237,8 +142,7 @@ def settled(server: Server) -> bool:
     return not client.keys("queue:*") and not client.keys("jobwire:private:*")
 
 
-@FETCH
-@KINDS
+@WAYS
 def test_a_stop_sends_it_to_the_head_of_its_queue(
     server: Server, fetch: FetchMode, is_async: bool
 ) -> None:
@@ -275,37 +179,6 @@ def test_a_stop_sends_it_to_the_head_of_its_queue(
     assert walk.items == list(range(COUNT))
 
 
-@FETCH
-@KINDS
-def test_a_failure_is_retried_from_its_item(
-    server: Server, fetch: FetchMode, is_async: bool
-) -> None:
-    """ITER-10, RETRY-9: an ordinary failure that keeps the state."""
-    walk = Walk(is_async=is_async)
-    do, broken = walk.do, [True]
-
-    def fail_once(item: int) -> None:
-        do(item)
-        if item == 4 and broken:
-            broken.clear()
-            raise LookupError("boom")
-
-    walk.do = fail_once  # type: ignore[method-assign]
-    walk.app.connect(server.url)
-    client = server.client()
-    jid = walk.job.enqueue(COUNT)
-    with running(walk.app, server, fetch=fetch):
-        wait_until(lambda: client.zcard("retry"), 60, "the failure")
-        assert client.hget(f"it-{jid}", "c") == b"4"
-        assert [str(error) for error in walk.seen] == ["boom"]
-        text = client.zrange("retry", 0, -1)[0]
-        assert json.loads(text)["error_message"] == "boom"
-        client.zrem("retry", text)
-        client.lpush("queue:default", text)
-        wait_until(lambda: settled(server) and not client.exists(f"it-{jid}"), 60, "its end")
-    assert walk.items == [*range(5), *range(4, COUNT)]
-
-
 def test_giving_way_to_others(server: Server) -> None:
     """ITER-4, ITER-11: a job that has run long enough lets the next job run first."""
     order: list[object] = []
@@ -328,21 +201,6 @@ def test_giving_way_to_others(server: Server) -> None:
     with running(app, server, concurrency=1):
         wait_until(lambda: settled(server) and 5 in order, 60, "both")
     assert order == [0, "short", 1, 2, 3, 4, 5]
-
-
-@KINDS
-def test_cancelling(server: Server, is_async: bool) -> None:
-    """ITER-7, ITER-18, ITER-19, STAT-1: cancelled before its start, the job counts as done."""
-    walk = Walk(is_async=is_async)
-    walk.app.connect(server.url)
-    client = server.client()
-    jid = walk.job.enqueue(COUNT)
-    walk.app.client.redis.run(cancel(KEYS, jid, now=time.time()))
-    with running(walk.app, server):
-        wait_until(lambda: client.get("stat:processed") == b"1", 60, "its end")
-        wait_until(lambda: not client.exists(f"it-{jid}"), 60, "the end of its state")
-    assert walk.items == []
-    assert not client.get("stat:failed")
 
 
 @KINDS
@@ -370,36 +228,3 @@ def test_calling_it_here(server: Server) -> None:
     walk.job(5)
     assert walk.items == [0, 1, 2, 3, 4]
     assert server.client().keys("*") == []
-
-
-@FETCH
-def test_metrics(server: Server, fetch: FetchMode) -> None:
-    """MET-10: each execution counts under the name of its class."""
-    app = App()
-    begun: list[str] = []  # basic fetch shows no job between fetch and start
-
-    @app.job(name="Quick")
-    async def quick() -> None:
-        begun.append("Quick")
-
-    @app.job(name="Broken", retry=False)
-    def broken() -> None:
-        begun.append("Broken")
-        raise LookupError
-
-    app.connect(server.url)
-    client = server.client()
-    for _ in range(5):
-        quick.enqueue()
-    broken.enqueue()
-    app.client.push("Quick", [], fields={"wrapped": "Inner"})
-    with running(app, server, fetch=fetch):
-        wait_until(lambda: len(begun) == 7, 60, "all runs")  # all end before the worker does
-    now = time.time()  # the worker flushed when it ended
-    found: dict[str, tuple[int, int]] = {}
-    for ago in range(3):
-        rollup = read_rollup(client.hgetall(minute_key(KEYS, now - 60 * ago)))
-        for name, each in rollup.items():
-            count, failed = found.get(name, (0, 0))
-            found[name] = (count + each.count, failed + each.failed)
-    assert found == {"Quick": (5, 0), "Inner": (1, 0), "Broken": (1, 1)}

@@ -13,15 +13,17 @@ from typing import Any
 import pytest
 
 from harness.servers import Server, wait_until
-from jobwire import App, ConfigError, JobType, PoisonPill, Shutdown
+from jobwire import App, ConfigError, JobType, Shutdown
 from jobwire.application.config import FetchMode
 from jobwire.errors import NoReply
-from jobwire.protocol.payload import Job
 from jobwire.worker.fetch.reliable import ReliableFetcher
 from tests.integration.payloads import push_job
 from tests.workers import brisk, running
 
-FETCH = pytest.mark.parametrize("fetch", ["reliable", "basic"])
+# Each way to fetch, and each kind of job, but not all four pairs: neither knows of the other.
+WAYS = pytest.mark.parametrize(
+    ("fetch", "is_async"), [("reliable", False), ("basic", True)], ids=["sync", "async-basic"]
+)
 KIND = pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
 TIMINGS = brisk(heartbeat_interval=0.02)
 
@@ -48,8 +50,7 @@ def once(app: App, work: Any, is_async: bool) -> JobType[[], Any]:
     return app.job(name="Once", retry=False, redeliver=False)(later if is_async else work)
 
 
-@FETCH
-@KIND
+@WAYS
 def test_redis_has_forgotten_the_job_when_it_runs(
     server: Server, fetch: FetchMode, is_async: bool
 ) -> None:
@@ -65,8 +66,7 @@ def test_redis_has_forgotten_the_job_when_it_runs(
     assert (left(server), stats(server)) == ({}, (1, 0))
 
 
-@FETCH
-@KIND
+@WAYS
 def test_a_failure_is_final_whatever_the_payload_says(
     server: Server, fetch: FetchMode, is_async: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -91,8 +91,7 @@ def test_a_failure_is_final_whatever_the_payload_says(
     assert "ValueError: boom; no retry, because redeliver is false; dropped" in line.getMessage()
 
 
-@FETCH
-@KIND
+@WAYS
 def test_a_stop_does_not_put_it_back(
     server: Server, fetch: FetchMode, is_async: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -250,39 +249,6 @@ def test_shutdown_is_the_job_s_own_to_see(server: Server) -> None:
 
 
 TEXT = '{"class":"Crash","args":[1],"jid":"abababababababababababab","retry":true,"x":1.50}'
-
-
-@pytest.mark.parametrize(("recovered", "runs"), [(3, True), (4, False)])
-def test_a_job_that_ended_too_many_processes_is_buried(
-    server: Server, recovered: int, runs: bool
-) -> None:
-    """REL-10: not run, not counted, reported to the death handlers, its bytes kept."""
-    app = App()
-    ran: list[int] = []
-    deaths: list[Any] = []
-    app.job(name="Crash")(ran.append)
-
-    @app.on_death
-    def _(job: Job, error: BaseException) -> None:
-        assert isinstance(error, PoisonPill)
-        deaths.append((job["error_class"], str(error), server.client().zcard("dead")))
-
-    client = server.client()
-    digest = sha1(TEXT.encode()).hexdigest()
-    client.hset("jobwire:returned", mapping={digest: recovered, f"{digest}:recovered": recovered})
-    client.lpush("queue:default", TEXT)
-    with running(app, server):
-        wait_until(lambda: ran or deaths)
-    assert ran == [1] * runs
-    assert client.get("stat:processed") == (b"1" if runs else None)
-    assert client.keys("jobwire:private:*") == []
-    if not runs:
-        ((kind, message, dead),) = deaths
-        assert (kind, dead) == ("jobwire.PoisonPill", 1)
-        assert message.startswith("not run again: 4 processes died")
-        (member,) = client.zrange("dead", 0, -1)
-        assert b'"x":1.50' in member
-        assert json.loads(member)["error_message"] == message
 
 
 def test_the_limit_can_be_set(server: Server) -> None:

@@ -9,7 +9,6 @@ import re
 import socket
 import threading
 import time
-from collections import Counter
 from typing import Any
 
 import pytest
@@ -116,95 +115,6 @@ def test_the_hash_says_what_sidekiqs_readers_look_for(server: Server, fetch: Fet
         }
 
 
-@FETCH
-def test_work_records_show_what_runs(server: Server, fetch: FetchMode) -> None:
-    """BEAT-5, EXEC-5: the payload as fetched, as a text; the record ends with the job."""
-    app = App()
-    release = threading.Event()
-
-    @app.job(name="Wait")
-    def wait(items: list[int]) -> None:
-        items.clear()
-        assert release.wait(60)
-
-    client = server.client()
-    text = '{"class":"Wait", "args":[[1,"é"]],"jid":"j"}'
-    client.lpush("queue:jobs", text)
-    before = int(time.time())
-    with running(app, server, queues={"jobs": 0}, fetch=fetch, timings=QUICK) as launcher:
-        key = f"{launcher.identity}:work"
-        records: Any = wait_until(lambda: client.hgetall(key))
-        ((tid, record),) = records.items()
-        assert tid.decode() in launcher.works()
-        shown = json.loads(record)
-        assert before <= shown.pop("run_at") <= time.time()
-        assert shown == {"queue": "jobs", "payload": text}
-        ttl: Any = client.ttl(key)
-        assert 50 < ttl <= 60
-        wait_until(lambda: client.hget(launcher.identity, "busy") == b"1")
-        release.set()
-        wait_until(lambda: client.hget(launcher.identity, "busy") == b"0")
-        assert not client.exists(key)
-
-
-def test_quiet_shows_in_the_next_beat_and_beats_go_on(server: Server) -> None:
-    """SIG-2, BEAT-2."""
-    client = server.client()
-    with running(App(), server, timings=QUICK) as launcher:
-        launcher.quiet()
-        wait_until(lambda: client.hget(launcher.identity, "quiet") == b"true")
-        beat = client.hget(launcher.identity, "beat")
-        wait_until(lambda: client.hget(launcher.identity, "beat") != beat)
-
-
-@FETCH
-def test_a_clean_end_leaves_the_list_after_the_last_counters(
-    server: Server, fetch: FetchMode
-) -> None:
-    """At most the hash is left of the process, and it expires.
-
-    BEAT-7, BEAT-20, STAT-1, STAT-2, STAT-5.
-
-    With reliable fetch the process gives up its lease, which is the hash. [REL-3]
-    """
-    app = App()
-    ran: list[bool] = []
-
-    @app.job(name="Take")
-    def take(fails: bool) -> None:
-        ran.append(fails)
-        if fails:
-            raise ValueError
-
-    client = server.client()
-    client.sadd("queues", "default")
-    client.lpush("queue:default", *(['{"class":"Take","args":[false]}'] * 3))
-    client.lpush("queue:default", *(['{"class":"Take","args":[true],"retry":false}'] * 2))
-    began = time.time()
-    with running(app, server, fetch=fetch) as launcher:
-        wait_until(lambda: len(ran) == 5)
-    days = {time.strftime("%Y-%m-%d", time.gmtime(at)) for at in (began, time.time())}
-    names: Any = client.keys("*")
-    hashes = {launcher.identity} if fetch == "basic" else set()
-    assert all(0 < client.ttl(name) <= 60 for name in hashes)
-    counters: Counter[str] = Counter()
-    for name in (n.decode() for n in names if n.startswith(b"stat:")):
-        kind, _, day = name.removeprefix("stat:").partition(":")
-        counters[f"{kind} of {'a day' if day else 'ever'}"] += int(client.get(name) or 0)
-        assert not day or day in days  # two, if a midnight of UTC came meanwhile
-        assert not day or 157_680_000 - 600 < client.ttl(name) <= 157_680_000
-    assert counters == {
-        **{"processed of ever": 5, "processed of a day": 5},
-        **{"failed of ever": 2, "failed of a day": 2},
-    }
-    metrics = {n for n in names if n.startswith((b"j|", b"h|"))}
-    assert metrics
-    assert all(0 < client.ttl(name) <= 3 * 86_400 for name in metrics)
-    others = {n.decode() for n in set(names) - metrics if not n.startswith(b"stat:")}
-    others = {name for name in others if not name.startswith("jobwire:idle:")}  # gone in 15 s
-    assert others - {"process_cleanup"} == {*hashes, "queues"}
-
-
 def test_basic_counters_are_written_with_the_beat(server: Server) -> None:
     """STAT-1: also before the end; a failed write keeps the counts."""
     app = App()
@@ -229,16 +139,6 @@ def test_a_heartbeat_during_the_stop_counts_nothing_twice(server: Server) -> Non
     assert {client.hget(key, "Once|p") for key in client.keys("j|*")} == {b"1"}
 
 
-def test_signals_come_through_redis_one_a_beat(server: Server) -> None:
-    """SIG-4, SIG-6: any text is passed on; the oldest comes first."""
-    got: list[str] = []
-    client = server.client()
-    with running(App(), server, signals=got, timings=QUICK) as launcher:
-        client.lpush(f"{launcher.identity}-signals", "TSTP", "TERM", "garbage \n", b"\xff", "")
-        wait_until(lambda: len(got) == 5)
-    assert got == ["TSTP", "TERM", "garbage \n", "\ufffd", ""]
-
-
 def test_a_worker_in_a_program_obeys_signals_through_redis(
     server: Server, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -252,23 +152,6 @@ def test_a_worker_in_a_program_obeys_signals_through_redis(
         inspector.stop(launcher.identity)
         wait_until(lambda: not [*inspector.processes()])
         assert "TERM from Redis: the worker in this program stops" in caplog.messages
-
-
-def test_processes_without_a_hash_are_forgotten_under_a_lock(server: Server) -> None:
-    """BEAT-8: by the process that gets the lock, at most once a minute."""
-    client = server.client()
-    client.sadd("processes", "gone:1:abc", "alive:2:def", b"\xff:3")
-    client.hset("alive:2:def", "info", "{}")
-    with running(App(), server, timings=QUICK) as launcher:
-        mine = launcher.identity.encode()
-        assert client.smembers("processes") == {b"alive:2:def", mine}
-        assert 0 < client.ttl("process_cleanup") <= 60
-        client.sadd("processes", "gone:1:abc")
-        beat = client.hget(launcher.identity, "beat")
-        wait_until(lambda: client.hget(launcher.identity, "beat") != beat)
-        assert client.sismember("processes", "gone:1:abc")
-        client.delete("process_cleanup")
-        wait_until(lambda: not client.sismember("processes", "gone:1:abc"))
 
 
 def test_dump_shows_every_thread_and_task(server: Server, caplog: pytest.LogCaptureFixture) -> None:

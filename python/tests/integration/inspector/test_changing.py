@@ -5,64 +5,18 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from datetime import timedelta
-from typing import Any, Literal, cast
+from typing import Any
 
 import pytest
 
 from harness.servers import Server
 from jobwire.connection.sync import SyncRedis
 from jobwire.errors import ConfigError, MalformedPayload, RedisRefused
-from jobwire.inspect import Filter, Inspector, Swept, sets
+from jobwire.inspect import Filter, Swept, sets
 from jobwire.protocol.dead_set import DeadSetLimits
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.wire import Batch, Local, Script, once
-from tests.integration.inspector.entries import NOW, fill, payload
-from tests.interop.commands import commands
-
-
-@pytest.mark.parametrize(("action", "count"), [("retry", 2), ("add_to_queue", 3)])
-def test_pushing_one(inspector: Any, client: Any, action: str, count: int) -> None:
-    """Queue, registration, enqueued_at, retry_count; other bytes as they were.
-
-    INSP-5, INSP-6, INSP-21.
-    """
-    text = (
-        b'{ "class":"A","big":123456789012345678901234567890, "jid":"j","args":[1.50],"queue":"low"'
-    )
-    text += b',"retry_count":3,"created_at":5,"retry":true}'
-    client.zadd("retry", {text: 9e9})
-    entry = inspector.find("retry", "j")
-    assert getattr(inspector, action)(entry)
-    (pushed,) = client.lrange("queue:low", 0, -1)
-    assert pushed == (
-        b'{"class":"A","big":123456789012345678901234567890,"jid":"j","args":[1.50],"queue":"low",'
-        b'"retry_count":%d,"created_at":5,"retry":true,"enqueued_at":1795192067250}' % count
-    )
-    assert client.smembers("queues") == {b"low"}
-    assert client.zcard("retry") == 0
-    assert not getattr(inspector, action)(entry)  # the entry is gone: nothing is pushed again
-    assert client.llen("queue:low") == 1
-
-
-@pytest.mark.parametrize(("generation", "stamp"), [(7, 1795192067.25), (8, 1795192067250)])
-def test_the_form_of_times_can_be_set(
-    server: Server, generation: Literal[7, 8], stamp: float
-) -> None:
-    """GEN-1, GEN-2: without a look at the processes, for one entry and for all."""
-    with (
-        server.client() as client,
-        Inspector(server.url, generation=generation, clock=lambda: 1795192067.25) as inspector,
-    ):
-        client.zadd("retry", {payload("a"): 1, payload("b"): 2})
-        entry = inspector.find("retry", "a")
-        assert entry is not None
-        assert inspector.retry(entry)
-        assert inspector.sweep("retry", "retry").done == 1
-        texts = cast("list[bytes]", client.lrange("queue:default", 0, -1))
-        pushed = [json.loads(text) for text in texts]
-    assert [(job["enqueued_at"], type(job["enqueued_at"])) for job in pushed] == [
-        (stamp, type(stamp))
-    ] * 2
+from tests.integration.inspector.entries import NOW, payload
 
 
 def test_what_cannot_be_pushed_stays(inspector: Any, client: Any) -> None:
@@ -82,35 +36,6 @@ def test_what_cannot_be_pushed_stays(inspector: Any, client: Any) -> None:
         inspector.kill(job)
 
 
-def test_killing_one(inspector: Any, client: Any) -> None:
-    """Exact bytes, score now, trimmed; JSON but no object is `unreadable`.
-
-    INSP-7, INSP-29, INSP-16, PAY-27.
-    """
-    odd = b'{"jid" : "j", "class":"A","args":[]}'
-    client.zadd("dead", {"ancient": NOW - 15_552_000, "old": NOW - 15_551_999})
-    client.zadd("schedule", {odd: 9e9, b"[1]": 9e9, b"{": 9e9})
-    for entry in list(inspector.entries("schedule")):
-        assert inspector.kill(entry)
-        assert not inspector.kill(entry)
-    dead = dict(client.zrange("dead", 0, -1, withscores=True))
-    assert dead == {b"old": NOW - 15_551_999, odd: NOW, b"{": NOW}
-    assert client.zrange("jobwire:unreadable", 0, -1, withscores=True) == [(b"[1]", NOW)]
-
-
-def test_killing_the_dead(inspector: Any, client: Any) -> None:
-    """The entry stays, with the score now, also for the second person. INSP-7, INSP-16, INSP-29."""
-    client.zadd("dead", {payload("a"): NOW - 5, b"[1]": NOW - 4, "ancient": NOW - 15_552_000})
-    entries = list(inspector.entries("dead"))[:-1]
-    for entry in entries * 2:
-        assert inspector.kill(entry)
-    left = client.zrange("dead", 0, -1, withscores=True)
-    assert sorted(left) == [(b"[1]", NOW), (payload("a"), NOW)]
-    client.delete("dead")
-    assert not inspector.kill(entries[0])
-    assert client.exists("dead") == 0
-
-
 def test_rescheduling_one(inspector: Any, client: Any) -> None:
     """INSP-8, INSP-30: only the score of the exact bytes changes, and nothing is added."""
     client.zadd("schedule", {payload("a"): 9e9})
@@ -122,21 +47,6 @@ def test_rescheduling_one(inspector: Any, client: Any) -> None:
     client.delete("schedule")
     assert not inspector.reschedule(entry, 9.5e9)
     assert client.exists("schedule") == 0
-
-
-def test_clearing(inspector: Any, client: Any) -> None:
-    """INSP-9, INSP-24: list and registration in one transaction; a set in one command."""
-    client.sadd("queues", "a", "b")
-    client.lpush("queue:a", "1", "2")
-    fill(client, "dead", 3)
-    with commands(client) as seen:
-        assert inspector.clear_queue("a") == 2
-        assert inspector.clear("dead") == 3
-    assert [" ".join(each) for each in seen] == [
-        *("MULTI", "LLEN queue:a", "UNLINK queue:a", "SREM queues a", "EXEC"),
-        *("MULTI", "ZCARD dead", "UNLINK dead", "EXEC"),
-    ]
-    assert client.keys("*") == [b"queues"]
 
 
 def test_pausing(inspector: Any, client: Any) -> None:
@@ -238,13 +148,3 @@ def test_retrying_very_many_takes_little_at_a_time(server: Server, client: Any) 
     assert longest_reply == 200  # a page of pairs
     # The job that was due first runs first.
     assert json.loads(client.lindex("queue:default", -1))["jid"] == "j000000"
-
-
-def test_a_sweep_ends_though_jobs_come_back(inspector: Any, client: Any) -> None:
-    """INSP-27: a worker that fails at once adds the jobs again behind."""
-    fill(client, "retry", 250)
-
-    def come_back(swept: Swept) -> None:
-        fill(client, "retry", 250, lambda n: 1e9 + n)
-
-    assert inspector.sweep("retry", "retry", progress=come_back).seen == 250
