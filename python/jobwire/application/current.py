@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
+from typing import Any
 
+from jobwire.protocol import gitlab
 from jobwire.protocol.payload import Job
 from jobwire.protocol.progress import checked
 
-__all__ = ["current", "current_job", "report_progress", "running"]
+__all__ = ["current", "current_job", "inherited", "report_progress", "running"]
 
 current: ContextVar[Job | None] = ContextVar("jobwire_current_job", default=None)
 
@@ -18,6 +20,14 @@ current: ContextVar[Job | None] = ContextVar("jobwire_current_job", default=None
 def current_job() -> Job | None:
     """Return the job that runs in this thread or task; None outside a worker."""
     return current.get()
+
+
+def inherited(fields: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    """Return the fields of a new job with those that the running job passes on. [X-ADDON-15]"""
+    job = current.get()
+    if job is None or gitlab.CORRELATION_ID not in job.fields:
+        return fields
+    return {**gitlab.inherited(job), **(fields or {})}
 
 
 def report_progress(done: int | float, total: int | float | None = None, note: str = "") -> None:

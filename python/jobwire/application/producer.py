@@ -12,6 +12,7 @@ from itertools import islice
 from typing import Any
 
 from jobwire.application.call import Call
+from jobwire.application.current import inherited
 from jobwire.application.delivery import Transport
 from jobwire.application.generation import FleetGeneration, GenerationSetting
 from jobwire.application.job_writer import JobWriter
@@ -158,6 +159,7 @@ class Producer:
         moment = run_at(at, now=now, soon=soon)
         generation = self._generation.known(now) or (yield from self._generation.find(now))
         template = None
+        fields = inherited(fields)
         if jid is None and not fields and not self.payloads.middleware:
             template = self.payloads.template(class_name, options, moment, now, generation)
         tail = b"" if template is None else template.tail(now)
@@ -228,7 +230,7 @@ class Producer:
             draws=(self._draw() for _ in all_args),
         )
         generation = yield from self.generation()
-        checked = checked_fields(class_name, fields)
+        checked = checked_fields(class_name, inherited(fields))
         ready = partial(self.payloads.draft, class_name, options, checked, now, generation)
         accepted: list[ReadyPayload] = []
         results: list[str | None] = []
@@ -305,7 +307,7 @@ class Producer:
             raise with_class(call.class_name, InvalidJob("X-FLOW-2", field, problem))
         class_name, options = call.class_name, call.options
         generation = self._generation.known(now) or (yield from self._generation.find(now))
-        fields = checked_fields(class_name, call.fields)
+        fields = checked_fields(class_name, inherited(call.fields))
         jid = self._new_jid()
         made = self.payloads.draft(
             *(class_name, options, fields, now, generation, call.args, jid, at),

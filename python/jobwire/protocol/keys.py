@@ -139,6 +139,10 @@ class Keys:
         """STRING that exists if a job must not run. [X-ADDON-13]"""
         return f"{self.namespace}sidekiq:cancel:{jid}"
 
+    def gitlab_waiter(self, name: str) -> str:
+        """LIST of the ids of jobs that have ended, for one who waits for them. [X-ADDON-14]"""
+        return self.namespace + name
+
     def iteration(self, jid: str) -> str:
         """HASH of the state of an iterable job. [ITER-1]"""
         return f"{self.namespace}it-{jid}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import threading
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any, TypeAlias
 import pytest
 
 from harness.servers import Server, wait_until
-from jobwire import App, Filter, Inspector
+from jobwire import App, Cancelled, Filter, Inspector, current_job
 from jobwire.application.config import FetchMode
 from jobwire.inspect.sets import sweep_queue
 from jobwire.protocol.keys import Keys
@@ -305,6 +306,110 @@ def test_a_job_of_gitlab(
     assert during == [1, 1]
     assert "error_class" not in json.loads(client.zrange("dead", 0, 0)[0])
     assert "GitLab has cancelled it" in caplog.text
+
+
+@FETCH
+@pytest.mark.parametrize("kind", ["sync", "async", "once"])
+def test_a_waiter_of_gitlab_is_told_of_each_end(
+    server: Server, fetch: FetchMode, kind: str
+) -> None:
+    """X-ADDON-14: also of a failure; the function does not get its key, and a retry keeps it."""
+    client: Any = server.client()
+    waiter = "gitlab:job_waiter:01234567-89ab-cdef-0123-456789abcdef"
+    app = App()
+
+    if kind == "async":
+
+        @app.job(name="Work")
+        async def awork(fails: bool) -> None:
+            _fail_if(fails)
+    else:
+        app.job(name="Work", redeliver=kind != "once", retry=kind != "once")(_fail_if)
+
+    with running(app, server, fetch=fetch):
+        for fails, retry in ((False, True), (True, 0), (True, True)):
+            retry = False if kind == "once" else retry
+            push_job(server, "Work", fails, waiter, retry=retry, correlation_id="01HZX0")
+            wait_until(lambda: client.llen(waiter), what="the end")
+            assert client.lrange(waiter, 0, -1) == [ME.encode()]
+            assert 21_590 < client.ttl(waiter) <= 21_600
+            client.delete(waiter)
+        push_job(server, "Work", False, f"{waiter}0", retry=0, correlation_id="01HZX0")
+        wait_until(lambda: client.zcard("dead") == (0 if kind == "once" else 2), what="a failure")
+    if kind != "once":
+        assert json.loads(client.zrange("retry", 0, 0)[0])["args"] == [True, waiter]
+    assert not client.keys("gitlab:*")
+
+
+def _fail_if(fails: bool) -> None:
+    if fails:
+        raise ValueError
+
+
+def test_jobs_of_gitlab_pass_on_their_request(server: Server) -> None:
+    """X-ADDON-15: to jobs of each kind of push; a field that the push sets itself stays."""
+    app = App()
+    meta = {"meta.user": "root", "meta.root_caller_id": "Web", "meta.caller_id": "Web"}
+    given = {"correlation_id": "01HZX0", **meta}
+
+    @app.job(name="Child", queue="other")
+    def child(number: int) -> None: ...
+
+    @app.job(name="Work")
+    def work() -> None:
+        child.enqueue(1)
+        child.enqueue_bulk([[2], [3]])
+        app.client.push_many([child.s(4)])
+        app.client.push("Child", [5], queue="other", fields={"meta.user": "me"})
+
+    client: Any = server.client()
+    with running(app, server):
+        push_job(server, "Work", retry=0, **given)
+        wait_until(lambda: client.llen("queue:other") == 5, what="the jobs")
+        push_job(server, "Work", retry=0, correlation_id="01HZX0")
+        wait_until(lambda: client.llen("queue:other") == 10, what="the jobs")
+        push_job(server, "Work", retry=0)
+        wait_until(lambda: client.llen("queue:other") == 15, what="the jobs")
+    jobs = [json.loads(text) for text in reversed(client.lrange("queue:other", 0, -1))]
+    of = {name: [job.get(name) for job in jobs] for name in given}
+    assert of["correlation_id"] == ["01HZX0"] * 10 + [None] * 5
+    assert of["meta.user"] == ["root"] * 4 + ["me"] + [None] * 4 + ["me", *[None] * 4, "me"]
+    assert of["meta.caller_id"] == ["Work"] * 5 + [None] * 10
+    assert of["meta.root_caller_id"] == ["Web"] * 5 + [None] * 10
+
+
+@FETCH
+@pytest.mark.parametrize("is_async", [False, True])
+def test_gitlab_cancels_a_running_job(server: Server, fetch: FetchMode, is_async: bool) -> None:
+    """X-ADDON-16: with the next heartbeat; it goes to the dead set without a failure."""
+    client: Any = server.client()
+    app = App()
+    begun = threading.Event()
+
+    @app.job(name="Sync")
+    def work() -> None:
+        begun.set()
+        job = current_job()
+        wait_until(lambda: job is not None and job.cancelled, what="the cancellation")
+        raise Cancelled
+
+    @app.job(name="Async")
+    async def awork() -> None:
+        begun.set()
+        await asyncio.sleep(60)
+
+    died: list[object] = []
+    app.on_death(lambda job, error: died.append(job))
+    with running(app, server, fetch=fetch):
+        push_job(server, "Async" if is_async else "Sync", correlation_id="01HZX0", retry=True)
+        assert begun.wait(60)
+        client.set(f"sidekiq:cancel:{ME}", "1")
+        wait_until(lambda: client.zcard("dead"), what="the death")
+    (stored,) = client.zrange("dead", 0, -1)
+    assert json.loads(stored)["correlation_id"] == "01HZX0"
+    assert "error_class" not in json.loads(stored)
+    assert not client.exists("retry", "queue:default", "stat:failed")
+    assert not died
 
 
 # The work of each product: members of the payload, in its own spelling, and keys.

@@ -408,7 +408,7 @@ TREATMENTS: Mapping[str, Treatment] = {
     "compressed": Treatment("translate", "arguments are inflated for the job"),
     "idempotency-key": Treatment(
         "run",
-        "the cookie stays, so that GitLab drops equal jobs until it expires",
+        "the cookie is deleted before the job runs, as GitLab does",
         _OWN_QUEUES,
     ),
     "gitlab": Treatment(

@@ -69,12 +69,14 @@ class CancelledIds:
 
     Attributes:
         ids: Rebound as a whole by one thread; read by all.
+        by_gitlab: Those of running jobs that GitLab has cancelled. [X-ADDON-16]
     """
 
-    __slots__ = ("ids",)
+    __slots__ = ("by_gitlab", "ids")
 
     def __init__(self) -> None:
         self.ids: Collection[str | None] = frozenset()
+        self.by_gitlab: set[str | None] = set()
 
 
 class CompiledJob:

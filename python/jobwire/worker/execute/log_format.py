@@ -10,12 +10,13 @@ from functools import lru_cache
 from typing import Any
 
 from jobwire.application.current import current_job
+from jobwire.protocol.gitlab import CORRELATION_ID, META
 from jobwire.protocol.payload import Job, encode
 from jobwire.text import visible, visible_json
 
 __all__ = ["HumanFormatter", "JsonFormatter", "LineFormatter", "Told", "visible_lines", "words"]
 
-_OPTIONAL = ("bid", "correlation_id", "tags")
+_OPTIONAL = ("bid", CORRELATION_ID, "tags")
 _EXTRAS = ("elapsed", "returned")
 
 
@@ -146,6 +147,8 @@ def _context(job: Job) -> dict[str, Any]:
     for field in _OPTIONAL:
         if value := job.get(field):
             context[field] = value
+    if CORRELATION_ID in job.fields:  # only jobs of GitLab have them
+        context |= {name: job[name] for name in job.fields if name.startswith(META)}
     return context
 
 

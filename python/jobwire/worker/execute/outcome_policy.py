@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeGuard, TypeVar
 
+import msgspec
+
 from jobwire.application.app import App
 from jobwire.application.current import running
 from jobwire.application.jobtype import JobType
@@ -69,6 +71,7 @@ from jobwire.protocol.ruby_locks import ruby_lock_of, script_ruby_take, script_r
 from jobwire.protocol.times import Generation, stamp
 from jobwire.protocol.unique import UNIQUE, lock_of, script_lock, script_unlock
 from jobwire.protocol.wire import Batch, Command, Script, command, once
+from jobwire.worker.execute.compiled_job import CancelledIds
 from jobwire.worker.execute.execution import Execution
 from jobwire.worker.execute.failure import describe, user_trace
 from jobwire.worker.execute.hand_over import HandOver
@@ -103,6 +106,7 @@ class OutcomePolicy:
         ended_progress: Keeps what a job has reported last.
         redis: Where the locks of unique jobs are, at their starts; None: none is looked at.
         limits: The slots of limits; None: no limit is looked at.
+        cancelled_ids: The jobs that were cancelled.
     """
 
     app: App
@@ -116,6 +120,7 @@ class OutcomePolicy:
     ended_progress: EndedProgress = field(default_factory=EndedProgress)
     redis: SyncRedis | None = None
     limits: Limits | None = None
+    cancelled_ids: CancelledIds = field(default_factory=CancelledIds)
 
     def began(self, execution: Execution) -> None:
         """Log that the current job starts."""
@@ -158,9 +163,10 @@ class OutcomePolicy:
                 if after or result is not None or following is not None:
                     outcome = Outcome(result=result, after=after, next=following)
                 if execution.acknowledged:
-                    self.sink.ran(failed=False, rest=self._ended(outcome, job))
+                    self.sink.ran(failed=False, rest=self._ended(outcome, job, execution.waiter))
                 else:
-                    self.sink.record(execution.held, self._ending(execution.held, outcome, job))
+                    stored = self._ending(execution.held, outcome, job, execution.waiter)
+                    self.sink.record(execution.held, stored)
             elif isinstance(error, Cancelled) or (job.cancelled and isinstance(error, _ENDED)):
                 self.cancelled(execution, counters)
             elif isinstance(error, Snooze) and self._puts_off(execution, error, counters):
@@ -184,9 +190,9 @@ class OutcomePolicy:
         if execution.acknowledged:
             self.free(execution.held)
 
-    def _ending(self, held: InFlightJob, outcome: Outcome, job: Job) -> Outcome:
+    def _ending(self, held: InFlightJob, outcome: Outcome, job: Job, waiter: str = "") -> Outcome:
         """Return the outcome of a job with the release of its lock and its slot."""
-        outcome = self._ended(outcome, job)
+        outcome = self._ended(outcome, job, waiter)
         return outcome if self.limits is None else self.limits.ending(held, outcome)
 
     def _following(self, execution: Execution) -> NextJob | None:
@@ -203,23 +209,32 @@ class OutcomePolicy:
         now = stamp(time.time(), self.generation())
         return next_job(execution.held.text, execution.job.value, now=now)
 
-    def _ended(self, outcome: Outcome, job: Job) -> Outcome:
-        """Return the outcome of a job without a slot."""
-        return ending(self.keys, outcome, job, time.time(), self.generation())
+    def _ended(self, outcome: Outcome, job: Job, waiter: str = "") -> Outcome:
+        """Return the outcome of a job without a slot, told to the `waiter` if it has one."""
+        outcome = ending(self.keys, outcome, job, time.time(), self.generation())
+        if waiter and job.jid is not None:
+            after = [*outcome.after, *gitlab.end_wait(self.keys, waiter, job.jid)]
+            outcome = msgspec.structs.replace(outcome, after=after)
+        return outcome
 
     def cancelled(self, execution: Execution, counters: ThreadMetrics) -> None:
-        """End a job that was cancelled, which is not a failure. [X-CANCEL-5] [X-CANCEL-6]"""
+        """End a job that was cancelled, which is not a failure.
+
+        It goes to the dead set if GitLab has done it. [X-CANCEL-5] [X-CANCEL-6] [X-ADDON-16]
+        """
         job, held = execution.job, execution.held
         ended(_log, logging.INFO, "cancelled", elapsed=round(execution.seconds, 3))
         counters.record(job.display_class, execution.seconds * 1000, False)
         keep = keep_of(job, execution.compiled.keep)
         result = self._kept(job, keep, "cancelled", Members()) if keep else None
+        outcome = Outcome(cancelled=job.jid or "", result=result)
         if execution.acknowledged:
-            rest = Outcome(cancelled=job.jid or "", result=result)
-            self.sink.ran(failed=False, rest=self._ended(rest, job))
+            self.sink.ran(failed=False, rest=self._ended(outcome, job, execution.waiter))
         else:
-            outcome = Outcome(cancelled=job.jid or "", result=result)
-            self.sink.record(held, self._ending(held, outcome, job))
+            if job.jid in self.cancelled_ids.by_gitlab:
+                self.cancelled_ids.by_gitlab.discard(job.jid)
+                outcome = Outcome("dead", held.text, counted="", result=result)
+            self.sink.record(held, self._ending(held, outcome, job, execution.waiter))
             self.sink.flush_soon()  # people wait for it
 
     def _puts_off(self, execution: Execution, snooze: Snooze, counters: ThreadMetrics) -> bool:
@@ -433,13 +448,14 @@ class OutcomePolicy:
         if execution.acknowledged:
             result = self._failed(job, keep, "discarded", error)
             rest = Outcome(counted="failed", result=result)
-            self.sink.ran(failed=True, rest=self._ended(rest, job))
+            self.sink.ran(failed=True, rest=self._ended(rest, job, execution.waiter))
             self._tell_of_death(job, error)
         elif isinstance(outcome, Retry):
             result = self._failed(job, keep, "retry", error)
-            self.sink.record(held, self._ending(held, after_decision(outcome, result), job))
+            stored = self._ending(held, after_decision(outcome, result), job, execution.waiter)
+            self.sink.record(held, stored)
         else:
-            self._record_death(held, job, outcome, error, keep)
+            self._record_death(held, job, outcome, error, keep, execution.waiter)
         if _expected(error, outcome):
             return
         if self.app.error_handlers:
@@ -517,12 +533,13 @@ class OutcomePolicy:
         outcome: Kill | Discard,
         error: BaseException,
         keep: int,
+        waiter: str = "",
     ) -> None:
         """Record the end of a job, then call the death handlers. [RETRY-13] [RETRY-25] [DEAD-6]"""
         result = self._failed(
             job, keep, "dead" if isinstance(outcome, Kill) else "discarded", error
         )
-        stored = self._ending(held, after_decision(outcome, result), job)
+        stored = self._ending(held, after_decision(outcome, result), job, waiter)
         if not self.app.death_handlers:
             self.sink.record(held, stored)
             return

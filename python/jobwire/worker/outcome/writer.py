@@ -68,7 +68,7 @@ class OutcomeWriter:
         self._counts.add(failed=failed, counted=True)
         if rest.result is not None:
             self._outbox.add(Entry(_NONE, Outcome(result=rest.result)))
-        if rest.unlocks is not None:
+        if rest.unlocks is not None or rest.after:
             self._outbox.add(Entry(_NONE, Outcome(unlocks=rest.unlocks, after=rest.after)))
         if rest.next is not None:
             self._outbox.add(Entry(_NONE, Outcome(next=rest.next)))

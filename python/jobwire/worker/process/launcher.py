@@ -29,7 +29,7 @@ from jobwire.connection.sync import SyncRedis
 from jobwire.errors import ConfigError, NoReply, RedisRefused, RedisTrouble, RedisUnreachable
 from jobwire.monitoring.figures import Classes, ClassFigures, Figures, merged
 from jobwire.periodic.cron import available
-from jobwire.protocol import permissions
+from jobwire.protocol import gitlab, permissions
 from jobwire.protocol.dead_set import DeadSetLimits
 from jobwire.protocol.heartbeat import LEASE_S, Work, process_info
 from jobwire.protocol.key_types import explained
@@ -159,6 +159,7 @@ class Launcher:
         )
         ended_progress = EndedProgress()
         self._limits = Limits(self._redis, self._keys, lease=timings.slot_lease)
+        self._cancelled_ids = CancelledIds()
         outcome_policy = OutcomePolicy(
             app,
             self._keys,
@@ -171,9 +172,9 @@ class Launcher:
             ended_progress=ended_progress,
             redis=self._redis,
             limits=self._limits,
+            cancelled_ids=self._cancelled_ids,
         )
         self._capsules = []
-        self._cancelled_ids = CancelledIds()
         for name, capsule_config in config.capsules.items():
             order = QueueOrder(capsule_config.queues)
             capsule = Capsule(
@@ -382,6 +383,15 @@ class Launcher:
         for capsule in self._capsules:
             capsule.cancel(ids)
 
+    def _look_at_gitlab(self) -> None:
+        """End the running jobs that GitLab has cancelled. [X-ADDON-16]"""
+        jobs = [work.job for work in self.works().values()]
+        jids = [job.jid for job in jobs if job and job.jid and gitlab.is_of_gitlab(job.fields)]
+        if jids and (ids := self._redis.run(gitlab.cancelled(self._keys, jids))):
+            self._cancelled_ids.by_gitlab.update(ids)
+            for capsule in self._capsules:
+                capsule.cancel(ids)
+
     def _warn_of_refused(self) -> None:
         """Log each command of the scripts that the server refuses to this user. [SEC-3]"""
         queue = next(name for each in self.config.capsules.values() for name in each.queues)
@@ -526,6 +536,7 @@ class Launcher:
         self._beaten_at = now
         self._limits.renew()
         self._fire("beat")
+        self._look_at_gitlab()
         self._generation = self._redis.run(self._producer.generation())
         self._counts.flush(self._redis, self._keys)
         with self._flushing:  # the thread that stops the worker and the heartbeat thread come here
