@@ -264,7 +264,7 @@ class RedisUnreachable(RedisTrouble, ConnectionError):
 _TEMPORARY = frozenset(
     [
         *("BUSY", "CLUSTERDOWN", "LOADING", "MASTERDOWN", "MISCONF", "NOREPLICAS", "OOM"),
-        *("READONLY", "TRYAGAIN"),
+        *("READONLY", "TRYAGAIN", "ASK", "MOVED"),
     ]
 )
 # In the text of NOPERM, which is inside an ERR if a script met it.

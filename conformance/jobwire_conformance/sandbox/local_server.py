@@ -145,6 +145,11 @@ class LocalServer:
         return f"redis://{secret}{self.host}:{self.port}/{self.database}"
 
     @property
+    def running(self) -> bool:
+        """True unless it was stopped or killed."""
+        return self._group is not None
+
+    @property
     def pid(self) -> int:
         """The id of its process, which must be running."""
         return self._running().popen.pid

@@ -16,6 +16,7 @@ from jobwire.application.producer import Producer, make_confirm, make_producer
 from jobwire.application.redis_url import find_address
 from jobwire.connection.aio import AsyncRedis
 from jobwire.connection.closing import AsyncClosing
+from jobwire.connection.cluster import keys_at
 from jobwire.connection.key_waiter import KeyWaiter
 from jobwire.protocol.arguments import StrictArgs
 from jobwire.protocol.chains import StepState
@@ -68,8 +69,9 @@ class AsyncClient(AsyncClosing):
         location: str = "",
     ) -> None:
         confirm = make_confirm(wait_replicas, timeout)
+        address = find_address(url)
         self._producer = make_producer(
-            namespace,
+            keys_at(address.url, namespace),
             generation,
             strict_args,
             middleware,
@@ -79,7 +81,6 @@ class AsyncClient(AsyncClosing):
             compress_above,
             location,
         )
-        address = find_address(url)
         self.redis = AsyncRedis(
             address.url,
             timeout=timeout,

@@ -103,8 +103,9 @@ class App(Steps):
             None: such a push raises.
         redis: Further Redis servers, name to URL. A job type names the one of its jobs, and `via`
             the one of a block of code; each has workers of its own.
-        shards: Redis servers that share the jobs, instead of `url`: URLs, or name to URL. `jobwire
-            worker` serves them all. Jobs with the same key of `unique` or `limit` go to one shard.
+        shards: Redis servers that share the jobs, instead of `url`: URLs, or name to URL, or the
+            URL of a cluster, `redis+cluster://one:7000,two:7000?shards=16`. `jobwire worker` serves
+            them all. Jobs with the same key of `unique` or `limit` go to one shard.
         placement: The shard of a job without a key: `spread` over those that answer, or by the
             `queue`, so that a queue is on one shard.
         fetcher: Takes the jobs of workers in place of jobwire; see `jobwire.worker.Fetcher`. A

@@ -14,6 +14,7 @@ from jobwire.application.payload_maker import MAX_PAYLOAD_BYTES
 from jobwire.application.producer import Producer, make_confirm, make_producer
 from jobwire.application.redis_url import find_address
 from jobwire.connection.closing import Closing
+from jobwire.connection.cluster import keys_at
 from jobwire.connection.key_waiter import KeyWaiter
 from jobwire.connection.sync import SyncRedis
 from jobwire.protocol.arguments import StrictArgs
@@ -88,8 +89,9 @@ class Client(Closing):
         location: str = "",
     ) -> None:
         confirm = make_confirm(wait_replicas, timeout)
+        address = find_address(url)
         self._producer = make_producer(
-            namespace,
+            keys_at(address.url, namespace),
             generation,
             strict_args,
             middleware,
@@ -99,7 +101,6 @@ class Client(Closing):
             compress_above,
             location,
         )
-        address = find_address(url)
         self.redis = SyncRedis(
             address.url,
             timeout=timeout,

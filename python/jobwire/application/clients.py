@@ -26,6 +26,7 @@ from jobwire.application.shards import TIMEOUT_S, Shards, is_shard_name, named
 from jobwire.connection.connect import safe_url
 from jobwire.errors import ConfigError
 from jobwire.protocol.arguments import StrictArgs
+from jobwire.protocol.keys import Keys
 from jobwire.protocol.normalize import AsyncClientMiddleware, ClientMiddleware
 from jobwire.protocol.placement import States, ranking
 
@@ -218,7 +219,7 @@ class Clients:
     def _sharded(self, client_of: ClientOf) -> tuple[Shards, ClientOf, ShardedProducer]:
         """Return what a client of all shards is made of."""
         producer = make_producer(
-            *(self.namespace, self.generation, self.strict_args, self._middleware),
+            *(Keys(self.namespace), self.generation, self.strict_args, self._middleware),
             transport=self.transport,
             max_payload_bytes=self.max_payload_bytes,
             compress_above=self.compress_above,

@@ -404,7 +404,7 @@ def new_jids(count: int) -> list[str]:
 
 
 def make_producer(
-    namespace: str,
+    keys: Keys,
     generation: GenerationSetting,
     strict_args: StrictArgs,
     middleware: Sequence[ClientMiddleware | AsyncClientMiddleware],
@@ -420,7 +420,7 @@ def make_producer(
     `make` makes it of the arguments of `Producer`.
     """
     return make(
-        Keys(namespace),
+        keys,
         generation=generation,
         strict_args=strict_args,
         middleware=middleware,

@@ -14,6 +14,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from jobwire.connection.cluster import expand, is_cluster, keys_at
 from jobwire.connection.sync import SyncRedis
 from jobwire.errors import (
     ConfigError,
@@ -22,7 +23,6 @@ from jobwire.errors import (
     RedisTrouble,
     RedisUnreachable,
 )
-from jobwire.protocol.keys import Keys
 from jobwire.protocol.placement import (
     Home,
     Placement,
@@ -50,8 +50,10 @@ def is_shard_name(name: str) -> bool:
     return _NAME.fullmatch(name) is not None
 
 
-def named(shards: Mapping[str, str] | Sequence[str] | None) -> dict[str, str]:
+def named(shards: Mapping[str, str] | Sequence[str] | str | None) -> dict[str, str]:
     """Return the shards by name; those of a list are `shard-1`, `shard-2`...
+
+    One string is the URL of a cluster; see `expand`.
 
     Raises:
         ConfigError: A name or a URL is invalid.
@@ -59,7 +61,9 @@ def named(shards: Mapping[str, str] | Sequence[str] | None) -> dict[str, str]:
     if not shards:
         return {}
     if isinstance(shards, str):
-        raise ConfigError("shards: one string is given; write a list of URLs, or {'a': URL}")
+        if not is_cluster(shards.strip()):
+            raise ConfigError("shards: one string is given; write a list of URLs, or {'a': URL}")
+        shards = expand(shards.strip())
     if not isinstance(shards, Mapping):
         shards = {f"shard-{number}": url for number, url in enumerate(shards, start=1)}
     given: Mapping[Any, Any] = shards
@@ -101,7 +105,7 @@ class Shards:
         self.names = tuple(urls)
         self.placement: Placement = check_placement(placement)
         self._urls = dict(urls)
-        self._keys = Keys(namespace)
+        self._namespace = namespace
         self._states: States = {}
         self._read_at = -math.inf  # monotonic
         self.used = self.served = self.names
@@ -242,12 +246,12 @@ class Shards:
                     _log.info("shard %r answers again, after %.1f s", name, seconds)
 
     def _answers(self, name: str) -> bool:
-        redis = SyncRedis(
-            self._urls[name], timeout=PROBE_TIMEOUT_S, max_connections=1, role="shards"
-        )
+        url = self._urls[name]
+        schedule = keys_at(url, self._namespace).schedule
+        redis = SyncRedis(url, timeout=PROBE_TIMEOUT_S, max_connections=1, role="shards")
         try:
             # A write without effect: the server may answer, and take no writes for a while.
-            redis.run(once(command("ZADD", self._keys.schedule, "XX", 0, "x")))
+            redis.run(once(command("ZADD", schedule, "XX", 0, "x")))
         except RedisTrouble as error:
             return not (isinstance(error, NoReply) or may_pass(error))
         finally:

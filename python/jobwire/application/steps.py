@@ -7,8 +7,8 @@ from typing import ParamSpec, TypeVar, cast
 
 from jobwire.application.clients import Clients
 from jobwire.application.current import current_job
+from jobwire.connection.cluster import keys_at
 from jobwire.protocol import steps
-from jobwire.protocol.keys import Keys
 from jobwire.protocol.payload import Job
 
 __all__ = ["Steps"]
@@ -46,7 +46,7 @@ class Steps(Clients):
         if job is None:
             return function(*args, **kwargs)
         client = self.client_of(self.served)
-        keys, jid = Keys(self.namespace), cast(str, job.jid)
+        keys, jid = keys_at(client.url, self.namespace), cast(str, job.jid)
         if job.steps is None:
             job.steps = client.redis.run(steps.load(keys, jid))
         if (kept := steps.take(job.steps, name)) is None:
@@ -63,7 +63,7 @@ class Steps(Clients):
         if job is None:
             return await function(*args, **kwargs)
         client = self.aclient_of(self.served)
-        keys, jid = Keys(self.namespace), cast(str, job.jid)
+        keys, jid = keys_at(client.url, self.namespace), cast(str, job.jid)
         if job.steps is None:
             job.steps = await client.redis.run(steps.load(keys, jid))
         if (kept := steps.take(job.steps, name)) is None:

@@ -18,6 +18,7 @@ from typing import Any, Self
 
 from jobwire.application.client import Client
 from jobwire.bench.jobs import count_trips
+from jobwire.connection.cluster import keys_at
 from jobwire.errors import JobwireError, RedisTrouble
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.server import check_server
@@ -145,7 +146,7 @@ class BenchServer:
     @property
     def keys(self) -> Keys:
         """Key names of the namespace."""
-        return Keys(self.namespace)
+        return keys_at(self.url, self.namespace)
 
     def do(self, *words: Arg) -> Any:
         """Run one command and return its reply."""
@@ -175,7 +176,7 @@ class BenchServer:
 
     def open(self) -> None:
         """Rename the stocked keys, so that workers see all jobs at the same moment."""
-        stock = Keys(f"{self.namespace}stock:")
+        stock = keys_at(self.url, f"{self.namespace}stock:")
         for stocked, key in (
             (stock.queue("default"), self.keys.queue("default")),
             (stock.schedule, self.keys.schedule),

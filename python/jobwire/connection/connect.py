@@ -19,6 +19,7 @@ from redis.backoff import NoBackoff
 from redis.connection import parse_url
 from redis.retry import Retry
 
+from jobwire.connection.cluster import Nodes, tag_of
 from jobwire.errors import ConfigError, NoReply, RedisUnreachable
 from jobwire.protocol.wire import ErrorReply
 
@@ -37,12 +38,14 @@ __all__ = [
 ]
 
 TIMEOUT_S = 5.0  # longer than any blocking command of a client or worker [ENV-3]
-SENTINEL_TIMEOUT_S = 1.0  # after which the next sentinel is asked
-SENTINEL_PORT = 26379
+SENTINEL_TIMEOUT_S = 1.0  # after which the next sentinel, or node of a cluster, is asked
+SENTINEL_PORT, NODE_PORT = 26379, 6379
 
 _TCP = ("redis", "rediss", "valkey", "valkeys")
 _SENTINEL = tuple(f"{scheme}+sentinel" for scheme in _TCP)
-_SCHEMES = (*_TCP, "unix", *_SENTINEL)
+_CLUSTER = tuple(f"{scheme}+cluster" for scheme in _TCP)
+_SEVERAL = (*_SENTINEL, *_CLUSTER)  # with several hosts
+_SCHEMES = (*_TCP, "unix", *_SEVERAL)
 # Options that may follow the "?". Others are a mistake, or would change the shape of replies.
 _OPTIONS = frozenset(
     [
@@ -87,6 +90,14 @@ def check_url(url: str) -> str:
             raise ConfigError(f"{shown} names no socket; write unix:///path/to/redis.sock")
     else:
         path = parts.path.strip("/")
+        if parts.scheme in _CLUSTER:
+            if not (tag_of(url) and all(host for host, _ in hosts)):
+                raise ConfigError(
+                    f"{shown} must name nodes of a cluster and the hash tag of all keys, like "
+                    "redis+cluster://host1:7000,host2:7001/s0; for shards that share the jobs: "
+                    "App(shards='redis+cluster://host1:7000,host2:7001?shards=16')"
+                )
+            path = ""
         if parts.scheme in _SENTINEL:
             service, _, path = path.partition("/")
             if not (service and all(host for host, _ in hosts)):
@@ -106,6 +117,8 @@ def check_url(url: str) -> str:
 
 def _check_options(shown: str, scheme: str, query: str) -> None:
     known = _OPTIONS | _SENTINEL_OPTIONS if scheme in _SENTINEL else _OPTIONS
+    if scheme in _CLUSTER:
+        known -= {"db"}  # its nodes need not have the others
     for name, value in parse_qsl(query):
         if name not in known:
             raise ConfigError(
@@ -139,13 +152,14 @@ def _split(url: str) -> tuple[SplitResult, list[tuple[str, int | None]]]:
         raise ValueError(
             "must begin with redis://, rediss://, valkey://, valkeys:// or unix://, like "
             "redis://localhost:6379/0; "
-            "with Sentinel: redis+sentinel://host1,host2/mymaster/0"
+            "with Sentinel: redis+sentinel://host1,host2/mymaster/0; "
+            "of a cluster: redis+cluster://host1:7000,host2:7001/s0"
         )
     if _CONTROL.search(url):  # `urlsplit` would remove some of them
         raise ValueError("has a line break or a control character; percent-encode it, like %0A")
     try:
         parts = urlsplit(url)
-        hosts = _hosts(parts.netloc) if parts.scheme in _SENTINEL else [("", parts.port)]
+        hosts = _hosts(parts.netloc) if parts.scheme in _SEVERAL else [("", parts.port)]
     except ValueError:
         raise ValueError(
             f"has no readable host and port; a port is a number up to 65535; {_ENCODE}"
@@ -173,7 +187,7 @@ def _parsed(url: str) -> dict[str, Any]:
 
 
 def _hosts(netloc: str) -> list[tuple[str, int | None]]:
-    """Return host and port of each sentinel."""
+    """Return host and port of each sentinel, or node of a cluster."""
     hosts = []
     for host in netloc.rpartition("@")[2].split(","):
         parts = urlsplit(f"//{host}")
@@ -237,12 +251,13 @@ def opener(url: str, *, timeout: float, protocol: int | None = None) -> Callable
     """Return a function that opens a new connection, blocking. It raises `RedisError`.
 
     Args:
-        url: URL of the server. Each connection looks up the host names and asks the sentinels.
+        url: URL of the server. Each connection looks up the host names, and asks the sentinels or
+            the nodes of the cluster.
         timeout: Seconds to wait for a connection, and for a reply.
         protocol: Version of RESP, which overrides that of the URL.
     """
     no_retry = Retry(NoBackoff(), 0)
-    make, watchers = _maker(
+    make, watchers, nodes = _maker(
         url,
         redis.ConnectionPool,
         (redis.sentinel.Sentinel, redis.sentinel.SentinelConnectionPool),
@@ -250,7 +265,31 @@ def opener(url: str, *, timeout: float, protocol: int | None = None) -> Callable
         {} if protocol is None else {"protocol": protocol},
     )
 
+    def answer(connection: Any, probe: Sequence[str]) -> redis.RedisError | None:
+        try:
+            connection.connect()
+            connection.send_command(*probe)
+            connection.read_response()
+        except redis.RedisError as error:
+            return error
+        return None
+
+    def find(nodes: Nodes) -> Any:
+        search = nodes.search()
+        while True:
+            connection = make(*search.next())
+            found = False
+            try:
+                found = search.ends(answer(connection, nodes.probe))
+            finally:
+                if not found:
+                    connection.disconnect()
+            if found:
+                return connection
+
     def connect() -> Any:
+        if nodes is not None:
+            return find(nodes)
         connection = make()
         try:
             connection.connect()
@@ -265,7 +304,7 @@ def opener(url: str, *, timeout: float, protocol: int | None = None) -> Callable
 def async_opener(url: str, *, timeout: float) -> Callable[[], Any]:
     """Return a coroutine function that opens a new connection; see `opener`."""
     no_retry = redis.asyncio.retry.Retry(NoBackoff(), 0)
-    make, watchers = _maker(
+    make, watchers, nodes = _maker(
         url,
         redis.asyncio.ConnectionPool,
         (redis.asyncio.sentinel.Sentinel, redis.asyncio.sentinel.SentinelConnectionPool),
@@ -273,7 +312,31 @@ def async_opener(url: str, *, timeout: float) -> Callable[[], Any]:
         {},
     )
 
+    async def answer(connection: Any, probe: Sequence[str]) -> redis.RedisError | None:
+        try:
+            await connection.connect()
+            await connection.send_command(*probe)
+            await connection.read_response()
+        except redis.RedisError as error:
+            return error
+        return None
+
+    async def find(nodes: Nodes) -> Any:
+        search = nodes.search()
+        while True:
+            connection = make(*search.next())
+            found = False
+            try:
+                found = search.ends(await answer(connection, nodes.probe))
+            finally:
+                if not found:
+                    await connection.disconnect(nowait=True)
+            if found:
+                return connection
+
     async def connect() -> Any:
+        if nodes is not None:
+            return await find(nodes)
         connection = make()
         try:
             await connection.connect()
@@ -309,8 +372,11 @@ def _maker(
     sentinel: tuple[Any, Any],
     options: dict[str, Any],
     forced: dict[str, Any],
-) -> tuple[Callable[[], Any], list[Any]]:
-    """Return a function that makes an unconnected connection, and the clients of the sentinels.
+) -> tuple[Callable[..., Any], list[Any], Nodes | None]:
+    """Return a function that makes an unconnected connection, and those to ask for its address.
+
+    These are the clients of the sentinels, or the nodes of a cluster: then the function takes host
+    and port of one.
 
     The pools of redis-py read a URL and ask sentinels. They pool no connections here, and no
     connection to a sentinel stays open.
@@ -318,16 +384,23 @@ def _maker(
     watchers: list[Any] = []
     url = _redis(url)
     parts = urlsplit(url)
-    scheme = parts.scheme.removesuffix("+sentinel")
+    scheme = parts.scheme.partition("+")[0]
+    user, at, _ = parts.netloc.rpartition("@")
+    nodes: Nodes | None = None
     if scheme == "rediss":
         options["ssl_check_hostname"] = "ssl_cert_reqs=none" not in parts.query
     if scheme == "unix":
         options = {name: value for name, value in options.items() if "keepalive" not in name}
     if scheme == parts.scheme:
         pool = plain.from_url(url, **options)
+    elif parts.scheme in _CLUSTER:
+        short = min(SENTINEL_TIMEOUT_S, options["socket_timeout"])
+        options["socket_connect_timeout"] = short
+        pool = plain.from_url(f"{scheme}://{user}{at}localhost?{parts.query}", **options)
+        seeds = [(host, port or NODE_PORT) for host, port in _hosts(parts.netloc)]
+        nodes = Nodes(tag_of(url), seeds)
     else:
         service, _, database = parts.path.strip("/").partition("/")
-        user, at, _ = parts.netloc.rpartition("@")
         given = _parsed(f"{scheme}://{user}{at}/{database or 0}?{parts.query}")
         given.pop("connection_class", None)
         greeting = {
@@ -352,7 +425,12 @@ def _maker(
         pool = sentinel[1](service, manager, **{**options, **tls})
     settings = {**pool.connection_kwargs, **forced}
     settings.pop("client_name", None)  # `greeting` sets the name, and tolerates a refusal
-    return lambda: pool.connection_class(**settings), watchers
+
+    def make(*address: Any) -> Any:
+        named = dict(zip(("host", "port"), address, strict=False))
+        return pool.connection_class(**{**settings, **named})
+
+    return make, watchers, nodes
 
 
 def detach(opened: Any) -> tuple[socket.socket, bool, Callable[[], None]]:

@@ -20,13 +20,14 @@ import hiredis
 import redis
 
 from jobwire.connection import connect
+from jobwire.connection.cluster import is_away
 from jobwire.errors import RedisUnreachable
 from jobwire.protocol.wire import Arg
 
 __all__ = ["KeyWaiter"]
 
 CLOSE_TIMEOUT_S = 1.0  # for which `close` waits for the thread
-LINGER_S = 5.0  # for which an unused connection stays open
+LINGER_S = 5.0  # for which an unused connection stays open; between two reads without a notice
 POLL_INTERVAL_S = 0.25  # between reads of a server or proxy that cannot send notices
 CHUNK = 65_536  # bytes to read at once
 _LOST = (redis.RedisError, OSError, hiredis.HiredisError)
@@ -223,7 +224,7 @@ class _Listener:
                 self._feed()
             if not ready and idle and self._waiter.leave(None):
                 return
-            if not ready and not self._tracks:
+            if not ready:  # a slot that goes to another node takes its notices with it
                 self._read(self._waiter.keys())
 
     def _read(self, keys: list[bytes]) -> None:
@@ -243,6 +244,8 @@ class _Listener:
             elif isinstance(message, list):
                 if message[:1] == [b"invalidate"]:  # None in place of keys: all were flushed
                     self._read(message[1] or self._waiter.keys())
+            elif isinstance(message, hiredis.ReplyError) and is_away(str(message)):
+                raise ConnectionResetError(str(message))
             else:
                 value = message if isinstance(message, bytes) else None
                 self._waiter.give(self._asked.pop(0), value)

@@ -16,6 +16,7 @@ import hiredis
 import redis
 
 from jobwire.connection import connect as _connect
+from jobwire.connection.cluster import is_away
 from jobwire.errors import RedisRefused
 from jobwire.protocol.wire import Arg
 
@@ -131,8 +132,7 @@ class Watch:
                         continue
                     raise
                 if message is not _NOTICE:
-                    if isinstance(message, hiredis.ReplyError):
-                        raise RedisRefused(str(message))
+                    _check(message)
                     value: bytes | None = message and message[1]
                     return value
         except LOST as error:
@@ -168,8 +168,7 @@ class Watch:
             if message is not _NOTICE:
                 replies.append(message)
         for reply in replies:
-            if isinstance(reply, hiredis.ReplyError):
-                raise RedisRefused(str(reply))
+            _check(reply)
         return replies
 
     def _send(self, commands: Sequence[tuple[Arg, ...]]) -> None:
@@ -206,3 +205,11 @@ class Watch:
             return False
         keys.update(self._asked if message[1] is None else message[1])  # None: all were flushed
         return True
+
+
+def _check(reply: Any) -> None:
+    """Raise an error reply; one of a slot that is at another node is as a lost connection."""
+    if isinstance(reply, hiredis.ReplyError):
+        if is_away(str(reply)):
+            raise ConnectionResetError(str(reply))
+        raise RedisRefused(str(reply))

@@ -18,6 +18,7 @@ import msgspec
 
 from jobwire.application.app import App
 from jobwire.application.delivery import Delivery
+from jobwire.connection.cluster import keys_at
 from jobwire.errors import RedisTrouble
 from jobwire.protocol import results
 from jobwire.protocol.keys import Keys
@@ -99,7 +100,7 @@ class Records:
         """Write a change; trouble with Redis is logged."""
         if not self._collect(change):
             try:
-                self._app.client.redis.run(_write(Keys(self._app.namespace), change))
+                self._app.client.redis.run(_write(self._keys, change))
             except RedisTrouble as error:
                 _warn(change, error)
 
@@ -107,7 +108,7 @@ class Records:
         """Write a change from asyncio; see `write`."""
         if not self._collect(change):
             try:
-                await self._app.aclient.redis.run(_write(Keys(self._app.namespace), change))
+                await self._app.aclient.redis.run(_write(self._keys, change))
             except RedisTrouble as error:
                 _warn(change, error)
 
@@ -122,8 +123,12 @@ class Records:
             fields: Mapping[bytes, bytes] = self._collected.get(delivery, {}).get(jid, {})
             text = delivery.result(jid)
         else:
-            fields, text = self._app.client.redis.run(_read(Keys(self._app.namespace), jid))
+            fields, text = self._app.client.redis.run(_read(self._keys, jid))
         return _decode(jid, fields, text)
+
+    @property
+    def _keys(self) -> Keys:
+        return keys_at(self._app.client.url, self._app.namespace)
 
     def _collect(self, change: Change) -> bool:
         """Keep a change in memory; return False if it must go to Redis."""

@@ -11,6 +11,7 @@ from jobwire.application.generation import GenerationSetting
 from jobwire.application.redis_url import find_address
 from jobwire.connection.aio import AsyncRedis
 from jobwire.connection.closing import AsyncClosing
+from jobwire.connection.cluster import keys_at
 from jobwire.inspect import activity, batches, limits, locks, processes, progress, sets, summary
 from jobwire.inspect.activity import Activity
 from jobwire.inspect.batches import Batches, BatchMembers, MissingMembers
@@ -29,7 +30,6 @@ from jobwire.protocol.batches import BatchStatus, read_status
 from jobwire.protocol.dead_set import DeadSetLimits
 from jobwire.protocol.groups import Member
 from jobwire.protocol.iteration import Cancellation
-from jobwire.protocol.keys import Keys
 from jobwire.protocol.progress import JobProgress
 from jobwire.protocol.times import Generation, When, instant
 from jobwire.protocol.wire import Op
@@ -59,10 +59,10 @@ class AsyncInspector(AsyncClosing):
         timeout: float = 5.0,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self._keys = Keys(namespace)
         self._generation = generation
         self._clock = clock
         address = find_address(url)
+        self._keys = keys_at(address.url, namespace)
         self.redis = AsyncRedis(address.url, timeout=timeout, advice=address.advice)
 
     # -- totals

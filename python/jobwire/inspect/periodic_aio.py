@@ -11,10 +11,10 @@ from jobwire.application.producer import new_jid
 from jobwire.application.redis_url import find_address
 from jobwire.connection.aio import AsyncRedis
 from jobwire.connection.closing import AsyncClosing
+from jobwire.connection.cluster import keys_at
 from jobwire.inspect.periodic import PeriodicJob, described, migrate, next_ticks, run_now, save
 from jobwire.periodic.schedule import Difference, load, set_enabled
 from jobwire.protocol import periodic
-from jobwire.protocol.keys import Keys
 from jobwire.protocol.periodic_entry import DEFAULT_NAMESPACE, PeriodicEntry
 
 __all__ = ["AsyncPeriodicJobs"]
@@ -38,8 +38,8 @@ class AsyncPeriodicJobs(AsyncClosing):
         namespace: str = "",
         cron_namespace: str = DEFAULT_NAMESPACE,
     ) -> None:
-        self._keys = Keys(namespace)
         self._redis = AsyncRedis(find_address(url).url)
+        self._keys = keys_at(self._redis.url, namespace)
         self._namespace = cron_namespace
 
     async def all(self) -> list[PeriodicJob]:

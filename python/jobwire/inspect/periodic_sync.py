@@ -9,11 +9,11 @@ from typing import Any
 from jobwire.application.producer import new_jid
 from jobwire.application.redis_url import find_address
 from jobwire.connection.closing import Closing
+from jobwire.connection.cluster import keys_at
 from jobwire.connection.sync import SyncRedis
 from jobwire.inspect.periodic import PeriodicJob, described, migrate, next_ticks, run_now, save
 from jobwire.periodic.schedule import Difference, load, set_enabled
 from jobwire.protocol import periodic
-from jobwire.protocol.keys import Keys
 from jobwire.protocol.periodic_entry import DEFAULT_NAMESPACE, PeriodicEntry
 
 __all__ = ["PeriodicJobs"]
@@ -41,8 +41,8 @@ class PeriodicJobs(Closing):
         namespace: str = "",
         cron_namespace: str = DEFAULT_NAMESPACE,
     ) -> None:
-        self._keys = Keys(namespace)
         self._redis = SyncRedis(find_address(url).url)
+        self._keys = keys_at(self._redis.url, namespace)
         self._namespace = cron_namespace
 
     def all(self) -> list[PeriodicJob]:

@@ -11,6 +11,7 @@ from functools import partial
 from typing import Generic, TypeVar
 
 from jobwire.connection.closing import Closing
+from jobwire.connection.cluster import keys_at
 from jobwire.errors import ConfigError, RedisTrouble
 from jobwire.inspect.fleet import SETS, Fleet
 from jobwire.inspect.periodic import described
@@ -151,7 +152,7 @@ class ShardStates(Closing):
     """
 
     def __init__(self, urls: Mapping[str, str], namespace: str = "") -> None:
-        self._keys = Keys(namespace)
+        self._keys = {name: keys_at(url, namespace) for name, url in urls.items()}
         self._inspectors = {
             name: Inspector(url, namespace=namespace, timeout=TIMEOUT_S)
             for name, url in urls.items()
@@ -300,7 +301,7 @@ class ShardStates(Closing):
         )
 
     def _ask(self, name: str, op: Callable[[Keys], Op[T]]) -> T:
-        return self._inspectors[name].redis.run(op(self._keys))
+        return self._inspectors[name].redis.run(op(self._keys[name]))
 
     def _left(self, name: str) -> dict[str, int]:
         """Return the number of jobs by place; a job that moves meanwhile is seen on its way."""

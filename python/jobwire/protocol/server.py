@@ -68,7 +68,8 @@ def parse_info(fields: Mapping[str, str], keys: Keys) -> ServerInfo:
     if fields.get("cluster_enabled") == "1" and not keys.one_slot:
         raise UnfitServer(
             "the server is a cluster, and keys would fall into different slots: namespace "
-            f"{keys.namespace!r} has no hash tag; use one like '{{shard-01}}:'"
+            f"{keys.namespace!r} has no hash tag; use one like '{{shard-01}}:', or a URL like "
+            "redis+cluster://host1:7000,host2:7000/s0"
         )
     warnings = []
     policy = fields.get("maxmemory_policy", "")

@@ -142,9 +142,9 @@ def once(step: Step) -> Op[Any]:
     return (yield step)
 
 
-# Errors after a failover: the old connection leads to a server that no longer accepts writes.
-# [PUSH-9] [PUSH-17]
-_FAILOVER = ("READONLY", "NOREPLICAS", "UNBLOCKED")
+# Errors after a failover: the old connection leads to a server that no longer accepts writes, or
+# to a node of a cluster that no longer has the slot. [PUSH-9] [PUSH-17]
+_FAILOVER = ("READONLY", "NOREPLICAS", "UNBLOCKED", "MOVED")
 
 
 def dialogue(op: Op[T], scripts: ScriptSource) -> Generator[Message | Local, Any, T]:

@@ -15,6 +15,7 @@ from typing import Any
 from jobwire.application.app import App
 from jobwire.application.config import CapsuleConfig, WorkerConfig
 from jobwire.connection import embedded
+from jobwire.connection.cluster import keys_at
 from jobwire.connection.connect import safe_url
 from jobwire.connection.sync import SyncRedis
 from jobwire.errors import ConfigError
@@ -117,7 +118,7 @@ class RealWorker:
         self.launcher = Launcher(app, config, timings=Timings(stop_check_interval=0.02))
         self.errors: list[tuple[Job, BaseException]] = []
         self._app = app
-        self._keys = Keys(app.namespace)
+        self._keys = keys_at(self.launcher.url, app.namespace)
         self._queues = [name for capsule in config.capsules.values() for name in capsule.queues]
         self._redis = SyncRedis(self.launcher.url)
         self._reported = 0  # number of errors that a drain has reported

@@ -127,7 +127,7 @@ def promote(server: Any, admin: Any) -> None:
     shell = SyncRedis(server.url)
     shell.run(prune(Keys()))
     wait_until(lambda: not admin.sismember("processes", "gone:1:0123456789ab"))  # [BEAT-8]
-    producer = make_producer("", "auto", "raise", ())
+    producer = make_producer(Keys(), "auto", "raise", ())
     poller = Poller(
         shell,
         Keys(),

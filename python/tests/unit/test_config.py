@@ -183,6 +183,7 @@ def test_settings_cannot_change_later() -> None:
         "unix:///run/redis.sock?db=3",
         "valkey://localhost:6379/0",
         "valkeys+sentinel://one,two/mymaster/0?ssl_ca_certs=ca.crt",
+        "rediss+cluster://user:secret@one:7000,two/s0?ssl_ca_certs=ca.crt",
     ],
 )
 def test_urls_of_a_server(url: str) -> None:
@@ -210,6 +211,12 @@ def test_urls_of_a_server(url: str) -> None:
         ("redis+sentinel://one:0/mymaster", "port 0 cannot be connected to"),
         ("redis+sentinel://one:99999/mymaster", "a port is a number up to 65535"),
         ("redis+sentinel://one/mymaster/cache", "is not a database number"),
+        ("redis+cluster://one:7000,two", "must name nodes of a cluster and the hash tag"),
+        ("redis+cluster://one:7000?shards=4", r"App\(shards='redis\+cluster://"),
+        ("redis+cluster://one,,two/s0", "must name nodes"),
+        ("redis+cluster://one/{s0}", "must name nodes"),
+        ("redis+cluster://one:0/s0", "port 0 cannot be connected to"),
+        ("redis+cluster://one/s0?db=1", "unknown option 'db'"),
         ("redis://host?max_conections=5", "unknown option 'max_conections'; known: client_name"),
         ("redis://host?decode_responses=true", "unknown option 'decode_responses'"),
         ("redis://host?sentinel_password=x", "unknown option 'sentinel_password'"),

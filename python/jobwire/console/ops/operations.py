@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Self, TypeVar
 
 from jobwire.application.generation import GenerationSetting
+from jobwire.connection.cluster import keys_at
 from jobwire.console.ops import (
     bulk,
     detect,
@@ -51,7 +52,6 @@ from jobwire.inspect.progress import reported
 from jobwire.inspect.sync import Inspector
 from jobwire.protocol.groups import Member, read_members
 from jobwire.protocol.iteration import Cancellation
-from jobwire.protocol.keys import Keys
 from jobwire.protocol.periodic_entry import DEFAULT_NAMESPACE
 from jobwire.protocol.progress import JobProgress
 from jobwire.protocol.times import When
@@ -101,7 +101,6 @@ class Operations:
         timeout: float = 5.0,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self._keys = Keys(namespace)
         self.person = person
         self.role = roles.check_role(role)
         self._generation: GenerationSetting = generation
@@ -109,6 +108,7 @@ class Operations:
         self.inspector = Inspector(
             url, namespace=namespace, generation=generation, timeout=timeout, clock=clock
         )
+        self._keys = keys_at(self.inspector.redis.url, namespace)
 
     def acting_for(self, person: str, role: Role) -> Self:
         """Return the same operations for another person, over the same connections.

@@ -25,6 +25,7 @@ from jobwire.application.config import WorkerConfig
 from jobwire.application.hooks import Callback, Event
 from jobwire.application.producer import make_producer
 from jobwire.application.redis_url import find_address
+from jobwire.connection.cluster import keys_at
 from jobwire.connection.sync import SyncRedis
 from jobwire.errors import ConfigError, NoReply, RedisRefused, RedisTrouble, RedisUnreachable
 from jobwire.monitoring.figures import Classes, ClassFigures, Figures, merged
@@ -111,11 +112,10 @@ class Launcher:
         self.fetch: str = config.fetch
         hostname = os.environ.get("DYNO") or socket.gethostname()
         self.identity = f"{hostname}:{os.getpid()}:{secrets.token_hex(6)}"
-        self._producer = make_producer(app.namespace, app.generation, app.strict_args, ())
-        self._keys = self._producer.keys
-        self._redis = SyncRedis(
-            find_address(app.served_url).url, role="worker", timeout=timings.redis_timeout
-        )
+        url = find_address(app.served_url).url
+        self._keys = keys_at(url, app.namespace)
+        self._producer = make_producer(self._keys, app.generation, app.strict_args, ())
+        self._redis = SyncRedis(url, role="worker", timeout=timings.redis_timeout)
         self._server: ServerInfo | None = None
         self._generation: Generation = 8
         self._quiet = threading.Event()
