@@ -114,15 +114,20 @@ def _head(matrix: Matrix) -> list[str]:
         "claim first, and then the robust one.",
     ]
     lines += ["", "## Claims"]
-    roles = groupby(_profiles(matrix), key=lambda profile: profile.partition("/")[0])
-    for role, profiles in roles:
-        lines += ["", f"### {role.capitalize()}", "", *_claims(matrix, [*profiles])]
+    for title, profiles in _tables(matrix).items():
+        lines += ["", f"### {title}", "", *_claims(matrix, profiles)]
     lines += ["", "### Signs", "", *_legend(), "", "## Runs", "", *_runs(matrix)]
     return lines
 
 
-def _profiles(matrix: Matrix) -> list[str]:
-    return list(dict.fromkeys(claim.removesuffix(ROBUST) for claim in matrix.claims))
+def _tables(matrix: Matrix) -> dict[str, list[str]]:
+    """Return the profiles by the title of their table: one a role, and one for its annexes."""
+    tables: dict[str, list[str]] = {}
+    names = dict.fromkeys(claim.removesuffix(ROBUST) for claim in matrix.claims)
+    for role, of in groupby(names, key=lambda profile: profile.partition("/")[0]):
+        title = role.capitalize()
+        tables.setdefault(f"{title}, annexes" if title in tables else title, []).extend(of)
+    return tables
 
 
 def _claims(matrix: Matrix, profiles: Sequence[str]) -> list[str]:
