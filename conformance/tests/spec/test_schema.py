@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -116,124 +115,6 @@ def test_every_constraint_on_the_wire_names_a_requirement(path: Path) -> None:
     ] == []
 
 
-# Entries that Sidekiq stored as they were passed to it; they do not show its own format.
-PLANTED = {
-    "api-timestamp-forms": "pushed by hand, to see how readers take other units",
-    "push-client-api/queue:default/2": "the caller gave created_at",
-}
-UNCHECKED = {
-    ("6.4.1", "push-invalid/queue:default/2"): "retry_for had no upper limit yet [PUSH-4]",
-}
-
-
-def by_sidekiq(entry: Mapping[str, Any], version: str) -> bool:
-    """True if Sidekiq itself made this entry."""
-    payload = json.loads(entry["payload"])
-    hand_made = re.fullmatch(r"(\w)\1{23}", payload["jid"])  # as the capturing program writes them
-    return (
-        hand_made is None
-        and entry["scenario"] not in PLANTED
-        and entry["name"] not in PLANTED
-        and (version, entry["name"]) not in UNCHECKED
-    )
-
-
-def captured(version: str) -> list[dict[str, Any]]:
-    entries: list[dict[str, Any]] = load(ROOT / "fixtures" / "sidekiq" / version / "payloads.json")
-    return [entry for entry in entries if entry["expect"]["outcome"] == "run"]
-
-
-def parts(entry: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the schema parts that a captured payload has to fit, by its place in Redis."""
-    yield "writer"
-    if entry["place"] in ("retry", "dead"):
-        yield entry["place"]
-    elif entry["place"] == "schedule":
-        yield "scheduled"
-    elif entry["scenario"].startswith(("push-", "options-")):
-        yield "pushed"
-
-
-STORED = re.compile(r"queue:.*|schedule|retry|dead")
-
-
-@pytest.mark.parametrize("version", GENERATIONS)
-class TestRealPayloads:
-    def test_fit_their_generation(self, version: str) -> None:
-        checked = 0
-        for entry in captured(version):
-            if STORED.fullmatch(entry["place"]) and by_sidekiq(entry, version):
-                payload = json.loads(entry["payload"])
-                for part in parts(entry):
-                    part += f"-{GENERATIONS[version]}"
-                    assert problems("payload", part, payload) == [], (part, entry["name"])
-                checked += 1
-        assert checked > 250, "the fixtures have shrunk, or are filtered out"
-
-    def test_do_not_fit_the_other_generation(self, version: str) -> None:
-        other = "writer-7.3" if version == "8.1.7" else "writer-8.1"
-        fitting = [
-            entry["name"]
-            for entry in captured(version)
-            if by_sidekiq(entry, version)
-            and problems("payload", other, json.loads(entry["payload"])) == []
-        ]
-        assert fitting == []
-
-    def test_fit_a_reader(self, version: str) -> None:
-        for entry in captured(version):
-            assert problems("payload", "reader", json.loads(entry["payload"])) == [], entry["name"]
-
-    def test_what_is_excepted_would_not_fit(self, version: str) -> None:
-        """An exception that is no longer needed has to be removed."""
-        part = f"writer-{GENERATIONS[version]}"
-        bad = {
-            entry["name"]
-            for entry in captured(version)
-            if problems("payload", part, json.loads(entry["payload"]))
-        }
-        assert any(name.startswith("api-timestamp-forms/") for name in bad)
-        assert {name for v, name in UNCHECKED if v == version} <= bad
-        if version == "8.1.7":
-            assert "push-client-api/queue:default/2" in bad
-
-
-@pytest.mark.parametrize("version", GENERATIONS)
-class TestRealProcesses:
-    def test_identity_hash(self, version: str) -> None:
-        hashes = [
-            identity["fields"]
-            for scenario in load(ROOT / "fixtures" / "sidekiq" / version / "processes.json")
-            for identity in scenario["identities"].values()
-        ]
-        assert hashes
-        for fields in hashes:
-            assert problems("identity-hash", "sidekiq", fields) == []
-            # Only the newest version writes all required fields. [BEAT-3]
-            assert bool(problems("identity-hash", "written", fields)) == (version != "8.1.7")
-
-    def test_info(self, version: str) -> None:
-        infos = [
-            identity["fields"]["info"]
-            for scenario in load(ROOT / "fixtures" / "sidekiq" / version / "processes.json")
-            for identity in scenario["identities"].values()
-        ]
-        assert infos
-        for info in infos:
-            assert problems("process-info", "reader", json.loads(info)) == []
-
-    def test_work_records(self, version: str) -> None:
-        records = [
-            record
-            for scenario in load(ROOT / "fixtures" / "sidekiq" / version / "processes.json")
-            for work in scenario["work"].values()
-            for record in work["fields"].values()
-        ]
-        assert records
-        for record in records:
-            assert problems("work-record", "written", json.loads(record)) == []
-
-
 def keys_of(version: str) -> Iterator[tuple[str, Any]]:
     """Yield every key of every captured state, with its value."""
     for state in load(ROOT / "fixtures" / "sidekiq" / version / "states.json"):
@@ -270,15 +151,6 @@ class TestRealStates:
             assert len(names) == (version == "8.1.7")
         for key in histograms:
             assert problems("metrics-bucket", "histogram-key", key) == []
-
-    def test_identity_hashes(self, version: str) -> None:
-        """BEAT-3: the hashes fit in every captured state."""
-        state = dict(keys_of(version))
-        hashes = [value for value in state.values() if isinstance(value, dict) and "info" in value]
-        assert hashes
-        for fields in hashes:
-            assert problems("identity-hash", "sidekiq", fields) == []
-            assert problems("process-info", "reader", json.loads(fields["info"])) == []
 
 
 def test_names_of_metrics_keys() -> None:

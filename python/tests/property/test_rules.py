@@ -31,14 +31,6 @@ NOW = st.floats(1_000_000_000, 4_000_000_000)
 SECONDS = st.floats(100_000_000, 99_999_999_998)
 
 
-@given(count=st.integers(0, 200), jitter=DICE)
-def test_delay_stays_in_its_band(count: int, jitter: float) -> None:
-    """RETRY-4: count**4 + 15 seconds, plus a whole number below 10 * (count + 1)."""
-    jitter = retry_delay(count, jitter=jitter) - (count**4 + 15)
-    assert jitter == int(jitter)
-    assert 0 <= jitter < 10 * (count + 1)
-
-
 @given(seconds=SECONDS, generation=st.sampled_from([7, 8]))
 def test_either_generation_is_read_back(seconds: float, generation: Generation) -> None:
     """GEN-1, GEN-2 and GEN-3: times of both generations are read right; 8 cuts to 1 ms."""

@@ -8,9 +8,7 @@ from typing import Any
 
 import pytest
 
-from jobwire.application.producer import Producer
 from jobwire.errors import InvalidJob
-from jobwire.protocol.keys import Keys
 from jobwire.protocol.normalize import JobFields, build, check_options, finalize
 from jobwire.protocol.times import Generation
 from tests.rows import over
@@ -31,32 +29,6 @@ def text(item: JobFields, generation: Generation = 8) -> bytes:
     return finalize(item, now=NOW, generation=generation).text
 
 
-def test_first_push_of_generation_8() -> None:
-    """PAY-11: order of keys. PUSH-3: both times. GEN-2: milliseconds. PUSH-6: defaults."""
-    assert text(make()) == (
-        b'{"retry":true,"queue":"default","args":[1,"x"],"class":"HardJob",'
-        b'"jid":"9f2c1b7a4d3e5f60718293a4","created_at":1786960000250,"enqueued_at":1786960000250}'
-    )
-
-
-def test_first_push_of_generation_7() -> None:
-    """GEN-1: the same payload with times in seconds."""
-    assert text(make(generation=7), generation=7) == (
-        b'{"retry":true,"queue":"default","args":[1,"x"],"class":"HardJob",'
-        b'"jid":"9f2c1b7a4d3e5f60718293a4","created_at":1786960000.25,"enqueued_at":1786960000.25}'
-    )
-
-
-def test_scheduled_push() -> None:
-    """SCHED-1: without at and enqueued_at; PAY-11: class before args there."""
-    ready = finalize(make(at=NOW + 60, queue="low"), now=NOW, generation=8)
-    assert (ready.at, ready.queue, ready.jid) == (NOW + 60, "low", JID)
-    assert ready.text == (
-        b'{"retry":true,"queue":"low","class":"HardJob","args":[1,"x"],'
-        b'"jid":"9f2c1b7a4d3e5f60718293a4","created_at":1786960000250}'
-    )
-
-
 def test_options_stand_between_the_defaults_and_the_arguments() -> None:
     """PAY-11: other options after retry and queue."""
     options: dict[str, Any] = {
@@ -72,12 +44,6 @@ def test_options_stand_between_the_defaults_and_the_arguments() -> None:
         b'{"retry":5,"queue":"default","tags":["a","b"],"dead":false,"backtrace":20,'
         b'"retry_for":3600,"retry_queue":"low","log_level":"debug","args":'
     )
-
-
-@over("option", ["retry", "retry_for", "retry_queue", "tags", "backtrace"])
-def test_null_stays_null(option: str) -> None:
-    """PUSH-13: null is not the default."""
-    assert f'"{option}":null'.encode() in text(make(None, 8, **{option: None}))
 
 
 ACCEPTED: list[tuple[str, list[Any]]] = [
@@ -203,33 +169,6 @@ def test_items_that_middleware_spoils(spoil: Callable[[JobFields], None], field:
     assert caught.value.field == field
 
 
-def test_middleware_decides_queue_and_time() -> None:
-    """PUSH-7, BULK-5 and BULK-15: the item's own queue and `at` count."""
-    item = make()
-    item["queue"] = "other"
-    item["at"] = NOW + 5
-    item["enqueued_at"] = 5
-    ready = finalize(item, now=NOW, generation=8)
-    assert (ready.queue, ready.at) == ("other", NOW + 5)
-    assert b'"at"' not in ready.text
-    assert b"enqueued_at" not in ready.text
-
-
-def test_enqueued_at_is_renewed_and_created_at_is_not() -> None:
-    """PUSH-3, PUSH-11: a push replaces enqueued_at and keeps created_at."""
-    item = make(fields={"created_at": 1.5})
-    item["enqueued_at"] = 5
-    assert b'"created_at":1.5,' in text(item)
-    assert b'"enqueued_at":1786960000250' in text(item)
-
-
-def test_further_fields_are_written_as_they_are() -> None:
-    """KEY-10: our extensions begin with jw_; PAY-13: foreign ones are carried."""
-    assert b'"jw_trace":{"id":[1,null]},"bid":"b1","args":' in text(
-        make(fields={"jw_trace": {"id": [1, None]}, "bid": "b1"})
-    )
-
-
 def test_depth_of_further_fields() -> None:
     """PAY-3: the limit is for the payload, not for args alone."""
     value: Any = 1
@@ -256,31 +195,6 @@ def test_the_callers_own_values_are_left_alone() -> None:
     item["tags"].append("b")
     item["args"].append(2)
     assert (options, args) == ({"tags": ["a"]}, [[1]])
-
-
-@over(
-    "field",
-    ["retry_count", "failed_at", "retried_at", "error_message", "error_class", "error_backtrace"],
-)
-def test_a_new_job_cannot_look_like_a_failed_one(field: str) -> None:
-    """PAY-14: fields of failures are left out, also in a bulk push and after middleware."""
-    producer = Producer(
-        Keys(),
-        generation=8,
-        strict_args="raise",
-        middleware=(),
-        clock=lambda: 1.0,
-        new_jid=lambda: "a" * 24,
-        draw=lambda: 0.0,
-    )
-    for operation in (
-        producer.push("A", [], {}, fields={field: 0}),
-        producer.push_bulk("A", [[]], {}, fields={field: 0}),
-    ):
-        sent = repr(next(operation))
-        assert "LPUSH" in sent
-        assert field not in sent
-    assert field.encode() not in text(make() | {field: 0})
 
 
 @pytest.mark.parametrize("spoil", [drop("created_at"), put("created_at", None)])

@@ -58,87 +58,6 @@ def test_decode_keeps_the_bytes() -> None:
     assert read["queue"] == "default"
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        b' {\n"class" : "A",\t"args" : [ ] }\r\n',
-        b'{"args":[],"class":"\\u0041"}',
-        b'{"\\u0063lass":"A","args":[]}',
-        b'{"class":"B","args":[],"class":"A"}',
-    ],
-)
-def test_decode_takes_any_spelling(text: bytes) -> None:
-    """PAY-1: white space, escapes and order of keys mean nothing. PAY-17: the last value counts."""
-    assert (job(text).class_name, job(text).args) == ("A", [])
-
-
-@over(
-    ("text", "value"),
-    [
-        (b"9007199254740993", 9007199254740993),
-        (b"123456789012345678901234567890", 123456789012345678901234567890),
-        (b"-0.0", -0.0),
-        (b"1e2", 100.0),
-        (b"0.30000000000000004", 0.30000000000000004),
-        (b'"\\ud83d\\ude00\\u0000"', "😀\x00"),
-    ],
-)
-def test_decode_is_exact(text: bytes, value: object) -> None:
-    """PAY-5: integers are never rounded; floats are the nearest double."""
-    [found] = job(b'{"args":[' + text + b"]}").args
-    assert repr(found) == repr(value)
-
-
-BAD = {
-    "empty": b"",
-    "blank": b" ",
-    "words": b"{not json",
-    "single quotes": b"{'class':'A'}",
-    "trailing comma": b'{"class":"A",}',
-    "rest": b'{"class":"A"} x',
-    "two": b"{}{}",
-    "byte order mark": b'\xef\xbb\xbf{"class":"A"}',
-    "not UTF-8": b'{"class":"\xff"}',
-    "key not UTF-8": b'{"\xff":1}',
-    "raw control character": b'{"class":"\x01"}',
-    "NaN": b'{"args":[NaN]}',
-    "Infinity": b'{"args":[Infinity]}',
-    "leading zero": b'{"args":[01]}',
-    "open string": b'{"class":"A',
-    "pickle": b"\x80\x04N.",
-    "marshal": b"\x04\x08{\x00",
-}
-
-
-@over("text", BAD.values(), ids=BAD)
-def test_what_is_not_json_is_malformed(text: bytes) -> None:
-    """EXEC-3 and SEC-1: it is not a payload, and is not read as another format."""
-    with pytest.raises(MalformedPayload) as caught:
-        job(text)
-    assert caught.value.rule == "EXEC-3"
-
-
-@over("text", [b"[]", b"1", b'"x"', b"null", b"true", b'["HardJob",[1]]'])
-def test_json_that_is_no_object_is_malformed(text: bytes) -> None:
-    """EXEC-4: such a payload cannot run, like broken text."""
-    with pytest.raises(MalformedPayload) as caught:
-        job(text)
-    assert caught.value.rule == "EXEC-4"
-
-
-@pytest.mark.parametrize(("opening", "closing"), [(b"[", b"]"), (b'{"a":', b"}")])
-def test_depth(opening: bytes, closing: bytes) -> None:
-    """PAY-3: the payload's own object is the first of 100 levels."""
-
-    def nested(levels: int) -> bytes:
-        inner = b"1" if opening != b"[" else b""
-        return b'{"x":' + opening * levels + inner + closing * levels + b"}"
-
-    assert job(nested(99)).fields
-    with pytest.raises(MalformedPayload, match=r"deeper than 100 levels$"):
-        job(nested(100))
-
-
 def test_depth_is_not_the_number_of_brackets() -> None:
     """PAY-3: brackets side by side and in strings do not nest."""
     flat = b'{"x":["' + b'[{\\"' * 200 + b'",' + b"[]," * 200 + b"{}]}"
@@ -149,86 +68,6 @@ def test_a_hundred_thousand_brackets_are_no_harm() -> None:
     """PAY-3: the payload is refused, and the parser's stack does not overflow."""
     with pytest.raises(MalformedPayload):
         job(b'{"x":' + b"[" * 100_000)
-
-
-@pytest.mark.parametrize(
-    ("text", "args"),
-    [
-        (b'{"args":[1,[2]]}', [1, [2]]),
-        (b'{"args":[]}', []),
-        (b'{"args":null}', []),
-        (b"{}", []),
-    ],
-)
-def test_args(text: bytes, args: list[Any]) -> None:
-    """EXEC-1: missing and null args mean no arguments."""
-    assert job(text).args == args
-
-
-@over("args", [b'"x"', b"1", b'{"a":1}', b"true", b"0"])
-def test_args_of_another_type_fail_the_job(args: bytes) -> None:
-    """EXEC-7: the job fails like after its own error; the payload is not malformed."""
-    decoded = job(b'{"class":"A","args":' + args + b"}")
-    with pytest.raises(TypeError, match=r"args of the payload is .*, not an array"):
-        _ = decoded.args
-
-
-@pytest.mark.parametrize("mark", ["encrypt", "compressed"])
-def test_encoded_arguments_are_not_parameters(mark: str) -> None:
-    """EXEC-13: a mark that means something refuses; null and false mean nothing."""
-    for value in (b"null", b"false"):
-        text = b'{"class":"A","args":[1],"%s":%s}' % (mark.encode(), value)
-        assert job(text).parameters == [1]
-    for value in (b"true", b"0", b'"x"'):
-        text = b'{"class":"A","args":["x"],"%s":%s}' % (mark.encode(), value)
-        with pytest.raises(TypeError, match=f"field {mark} says"):
-            _ = job(text).parameters
-
-
-@over(
-    ("text", "jid"),
-    [
-        (b'{"jid":"9f2c1b7a4d3e5f60718293a4"}', "9f2c1b7a4d3e5f60718293a4"),
-        (b'{"jid":"ABC"}', "ABC"),
-        (b'{"jid":12}', "12"),
-        (b'{"jid":null}', None),
-        (b"{}", None),
-    ],
-)
-def test_jid_is_opaque(text: bytes, jid: str | None) -> None:
-    """PAY-10, PAY-29: a jid has any form, or is absent."""
-    assert job(text).jid == jid
-
-
-@over(
-    ("text", "names"),
-    [
-        (b'{"class":"A"}', ("A", "A")),
-        (b'{"class":"A","wrapped":"B"}', ("A", "B")),
-        (b'{"class":"A","wrapped":null}', ("A", "A")),
-        (b'{"class":5}', ("", "")),
-        (b"{}", ("", "")),
-    ],
-)
-def test_class_names(text: bytes, names: tuple[str, str]) -> None:
-    """PAY-12: a class that is not text, from a foreign writer, is the name of no job."""
-    assert (job(text).class_name, job(text).display_class) == names
-
-
-@over(
-    ("text", "count"),
-    [
-        (b"{}", None),
-        (b'{"retry_count":null}', None),
-        (b'{"retry_count":0}', 0),
-        (b'{"retry_count":-1}', -1),
-        (b'{"retry_count":true}', None),
-        (b'{"retry_count":"3"}', None),
-    ],
-)
-def test_retry_count(text: bytes, count: int | None) -> None:
-    """RETRY-2: only presence counts; null means absent."""
-    assert job(text).retry_count == count
 
 
 def test_get_and_repr() -> None:
@@ -299,14 +138,6 @@ def test_escapes_get_the_spelling_of_writers(text: bytes, edited: bytes) -> None
     assert edit(text, {"x": 1}) == edited
     assert job(text).edit({"x": 1}) == edited
     assert json.loads(edited) == json.loads(text) | {"x": 1}
-
-
-@over("value", [b"1e400", b"-1e400", b"9" * 5_000, rb'"\ud800"', rb'"\udc00"'])
-def test_a_value_that_python_cannot_hold_is_malformed(value: bytes) -> None:
-    """PAY-23, PAY-24: the payload goes to the dead set as it is, and does not run."""
-    with pytest.raises(MalformedPayload) as caught:
-        job(b'{"class":"A","args":[' + value + b"]}")
-    assert caught.value.rule == "EXEC-3"
 
 
 # -- compressed arguments

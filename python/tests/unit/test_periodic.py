@@ -33,62 +33,6 @@ def shown(tick: int | None) -> str:
     return datetime.fromtimestamp(tick, UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
-def latest(line: str, now: str, count: int = 3) -> list[str]:
-    """Return the latest ticks before a time, as times of the day if they are on that day."""
-    parsed = parse(line, default=UTC)
-    ticks = []
-    moment: int | None = at(now)
-    for _ in range(count):
-        assert moment is not None
-        moment = parsed.before(moment)
-        ticks.append(shown(moment))
-    return ticks
-
-
-def of_day(line: str, day: str) -> list[str]:
-    """Return the ticks of 24 hours of UTC, as `HH:MM`."""
-    begin = at(f"{day} 00:00:00")
-    ticks = parse(line, default=UTC).ticks(begin - 1)
-    found = []
-    for tick in ticks:
-        if tick >= begin + DAY:
-            break
-        found.append(shown(tick)[11:16])
-    return found
-
-
-@over(
-    ("line", "expected"),
-    [
-        ("*/5 * * * *", ["2026-02-11 13:35:00", "2026-02-11 13:30:00", "2026-02-11 13:25:00"]),
-        ("*/30 * * * * *", ["2026-02-11 13:37:30", "2026-02-11 13:37:00", "2026-02-11 13:36:30"]),
-        (" 0  5 *\t* * ", ["2026-02-11 05:00:00", "2026-02-10 05:00:00", "2026-02-09 05:00:00"]),
-        ("0 12 13 * 5", ["2026-02-06 12:00:00", "2026-01-30 12:00:00", "2026-01-23 12:00:00"]),
-        ("0 12 * jan,JUL *", ["2026-01-31 12:00:00", "2026-01-30 12:00:00", "2026-01-29 12:00:00"]),
-        ("* 24 * * *", ["2026-02-11 00:59:00", "2026-02-11 00:58:00", "2026-02-11 00:57:00"]),
-        ("20 22-2 * * *", ["2026-02-11 02:20:00", "2026-02-11 01:20:00", "2026-02-11 00:20:00"]),
-        ("0 0 L * *", ["2026-01-31 00:00:00", "2025-12-31 00:00:00", "2025-11-30 00:00:00"]),
-        ("0 0 * * mon#2", ["2026-02-09 00:00:00", "2026-01-12 00:00:00", "2025-12-08 00:00:00"]),
-        ("0 0 * * 1#-1", ["2026-01-26 00:00:00", "2025-12-29 00:00:00", "2025-11-24 00:00:00"]),
-        ("0 12 * * 7", ["2026-02-08 12:00:00", "2026-02-01 12:00:00", "2026-01-25 12:00:00"]),
-        ("0 12 * * 5-7", ["2026-02-08 12:00:00", "2026-02-07 12:00:00", "2026-02-06 12:00:00"]),
-        ("0 0 29 2 *", ["2024-02-29 00:00:00", "2020-02-29 00:00:00", "2016-02-29 00:00:00"]),
-        ("10-50/20 0 * * *", ["2026-02-11 00:50:00", "2026-02-11 00:30:00", "2026-02-11 00:10:00"]),
-        ("5/20 0 * * *", ["2026-02-11 00:45:00", "2026-02-11 00:25:00", "2026-02-11 00:05:00"]),
-        ("0 5 * * * +02:00", ["2026-02-11 03:00:00", "2026-02-10 03:00:00", "2026-02-09 03:00:00"]),
-        ("@weekly", ["2026-02-08 00:00:00", "2026-02-01 00:00:00", "2026-01-25 00:00:00"]),
-        ("every 3 hours", ["2026-02-11 12:00:00", "2026-02-11 09:00:00", "2026-02-11 06:00:00"]),
-        (
-            "every day at 16:00 on America/Chicago",
-            ["2026-02-10 22:00:00", "2026-02-09 22:00:00", "2026-02-08 22:00:00"],
-        ),
-    ],
-)
-def test_lines_mean_what_they_mean_to_sidekiq_cron(line: str, expected: list[str]) -> None:
-    """X-CRON-11: as recorded from the gem, at 13:37:31."""
-    assert latest(line, "2026-02-11 13:37:31") == expected
-
-
 @over(
     ("line", "text"),
     [
@@ -124,30 +68,6 @@ def test_a_line_that_is_not_understood_is_refused_by_name(line: str, text: str) 
 
 
 BERLIN = "Europe/Berlin"
-
-
-@over(
-    ("line", "day", "expected"),
-    [
-        (f"30 2 * * * {BERLIN}", "2026-03-29", []),
-        (f"0 3 * * * {BERLIN}", "2026-03-29", ["01:00"]),
-        (f"30 2 * * * {BERLIN}", "2026-10-25", ["00:30", "01:30"]),
-        (f"30 1 * * * {BERLIN}", "2026-10-24", ["23:30"]),
-        (f"0 */2 * * * {BERLIN}", "2026-03-29", ["02:00", "04:00", "06:00", "08:00", "10:00"]),
-        ("0 2 * * * Australia/Lord_Howe", "2026-04-04", ["15:30"]),
-        ("45 1 * * * Australia/Lord_Howe", "2026-04-04", ["14:45", "15:15"]),
-        ("15 2 * * * Australia/Lord_Howe", "2026-10-03", []),
-        ("0 2 * * * Antarctica/Troll", "2026-03-29", []),
-        ("30 1 * * * Antarctica/Troll", "2026-10-25", ["01:30"]),
-        ("0 12 30 12 * Pacific/Apia", "2011-12-30", []),
-        ("30 2 * * * Africa/Casablanca", "2026-02-15", ["01:30", "02:30"]),
-        ("30 2 * * * Africa/Casablanca", "2026-03-22", []),
-        ("30 2 * * * UTC", "2026-03-29", ["02:30"]),
-    ],
-)
-def test_ticks_at_changes_of_the_clock(line: str, day: str, expected: list[str]) -> None:
-    """X-CRON-10: a time that is left out has no tick, one that comes twice has two."""
-    assert of_day(line, day)[:5] == expected
 
 
 MATCHES: dict[str, Callable[[datetime], bool]] = {
@@ -355,58 +275,6 @@ def payload(entry: StoredEntry, **more: Any) -> dict[str, Any]:
     decoded: dict[str, Any] = json.loads(made.text)
     assert decoded["queue"] == made.queue
     return decoded
-
-
-def test_the_message_gives_the_options() -> None:
-    """X-CRON-29: klass and the field args replace those of the message, other members stay."""
-    message = '{"retry":3,"queue":"low","class":"Old","args":[9],"tags":["a"],"x":1.5}'
-    assert payload(stored(message=message)) == {
-        **{"retry": 3, "queue": "low", "class": "EchoJob", "args": [1], "tags": ["a"], "x": 1.5},
-        **{"jid": "j1", "created_at": 1770717610250, "enqueued_at": 1770717610250},
-    }
-
-
-def test_fields_of_a_run_are_left_out() -> None:
-    """X-CRON-29: an id, a time or a failure in the message is not of this push."""
-    made = payload(stored(message='{"jid":"old","at":1,"created_at":1,"retry_count":3}'))
-    assert made.keys() == {*("retry", "queue", "class", "args", "jid", "created_at", "enqueued_at")}
-
-
-@over(
-    ("text", "args"),
-    [
-        (None, []),
-        ("null", []),
-        ("[1,2]", [1, 2]),
-        ('{"a":1}', [["a", 1]]),
-        ("7", [7]),
-        ("a string", ["a string"]),
-        ("[1", ["[1"]),
-        ("", [""]),
-    ],
-)
-def test_arguments_of_every_form(text: str | None, args: list[Any]) -> None:
-    """X-CRON-30: as recorded from the gem."""
-    fields = {name: value for name, value in HASH.items() if name != "args"}
-    if text is not None:
-        fields["args"] = text
-    assert payload(StoredEntry(MEMBER, "default", fields))["args"] == args
-
-
-@pytest.mark.parametrize(("text", "args"), [("1", [1, NOW]), ("true", [1, NOW]), ("0", [1])])
-def test_the_date_as_an_argument(text: str, args: list[Any]) -> None:
-    """X-CRON-31: in the notation of either layout."""
-    assert payload(stored(date_as_argument=text))["args"] == args
-
-
-def test_an_active_job_is_wrapped() -> None:
-    """X-CRON-32: with the prefix of its queue."""
-    made = payload(stored(active_job="1", queue_name_prefix="app", message='{"queue":"low"}'))
-    assert made["class"] == "ActiveJob::QueueAdapters::SidekiqAdapter::JobWrapper"
-    assert (made["wrapped"], made["queue"]) == ("EchoJob", "app_low")
-    assert made["args"] == [
-        {"job_class": "EchoJob", "job_id": "u1", "queue_name": "app_low", "arguments": [1]}
-    ]
 
 
 @over(

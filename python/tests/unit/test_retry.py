@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import base64
 import json
-import zlib
 from typing import Any
 
 import pytest
@@ -19,10 +17,9 @@ from jobwire.protocol.retry import (
     Kill,
     Retry,
     after_failure,
-    encode_backtrace,
     retry_delay,
 )
-from jobwire.protocol.times import Generation, stamp
+from jobwire.protocol.times import Generation
 from tests.rows import over
 
 NOW = 1_795_192_067.25
@@ -86,126 +83,11 @@ def test_backtrace_stands_between_count_and_retried_at() -> None:
     assert names[-3:] == ["failed_at", "retry_count", "error_backtrace"]
 
 
-LIMITS: list[tuple[dict[str, Any], type]] = [
-    # first failure
-    ({"retry": True}, Retry),
-    ({"retry": 1}, Retry),
-    ({"retry": 0}, Kill),
-    ({"retry": -3}, Kill),
-    ({"retry": False}, Discard),
-    ({"retry": "yes"}, Retry),
-    ({"retry": 1.0}, Retry),
-    ({"retry": []}, Retry),
-    ({"retry": {}}, Retry),
-    ({"retry": ""}, Retry),
-    ({"retry": 0.0}, Retry),
-    # later ones
-    ({"retry": True, "retry_count": 23}, Retry),
-    ({"retry": True, "retry_count": 24}, Kill),
-    ({"retry": "yes", "retry_count": 24}, Kill),
-    ({"retry": 26, "retry_count": 24}, Retry),
-    ({"retry": 1, "retry_count": 0}, Kill),
-    ({"retry": 2, "retry_count": 0}, Retry),
-    ({"retry": 2, "retry_count": 1}, Kill),
-    ({"retry": 1, "retry_count": -1}, Retry),
-    ({"retry": 0, "retry_count": 0}, Kill),
-    ({"retry": False, "retry_count": 0}, Discard),
-]
-
-
-@over(("fields", "kind"), LIMITS, ids=[json.dumps(f) for f, _ in LIMITS])
-def test_retry_and_count(fields: dict[str, Any], kind: type) -> None:
-    """RETRY-1: the meaning of the values. RETRY-5: `retry: n` is at most n + 1 runs."""
-    assert type(fail(fields)) is kind
-
-
-@pytest.mark.parametrize("fields", [{}, {"retry": None}])
-@pytest.mark.parametrize(
-    ("definition", "kind"),
-    [(None, Discard), (False, Discard), (True, Retry), (2, Retry), (0, Kill)],
-)
-def test_without_retry_the_definition_decides(
-    fields: dict[str, Any], definition: object, kind: type
-) -> None:
-    """RETRY-1: null or missing means the job definition's option, or false without one."""
-    outcome = fail({"class": "A"} | fields, default_retry=definition)
-    assert type(outcome) is kind
-    if kind is not Discard:
-        assert stored(outcome)["retry"] == definition
-
-
-@pytest.mark.parametrize("fields", [{}, {"class": ""}, {"class": 5, "retry": None}])
-@pytest.mark.parametrize("default", [None, True])
-def test_a_payload_without_class_and_retry_dies(fields: dict[str, Any], default: object) -> None:
-    """EXEC-8: it does not vanish, even if the worker drops jobs of unknown classes."""
-    outcome = fail(fields, default_retry=default)
-    assert isinstance(outcome, Kill)
-    assert stored(outcome).items() >= {**fields, "error_message": "boom", "retry_count": 0}.items()
-
-
-def test_the_payloads_own_retry_goes_first() -> None:
-    """RETRY-1: the definition only counts for payloads without `retry`."""
-    assert type(fail({"retry": False}, default_retry=True)) is Discard
-    assert stored(fail({"retry": 3}, default_retry=False))["retry"] == 3
-
-
 def test_the_default_limit_can_be_set() -> None:
     """RETRY-1: the limit of `true`, not of a number."""
     assert type(fail({"retry": True, "retry_count": 0}, max_retries=1)) is Kill
     assert type(fail({"retry": 5, "retry_count": 0}, max_retries=1)) is Retry
     assert type(fail({"retry": True}, max_retries=0)) is Kill
-
-
-AGO_MS = int(NOW * 1000) - 60_000
-TIME_LIMITS: list[tuple[dict[str, Any], type]] = [
-    ({"retry_for": 0}, Kill),
-    ({"retry_for": 10}, Retry),
-    ({"retry_for": 61, "retry_count": 100, "failed_at": AGO_MS}, Retry),
-    ({"retry_for": 59, "retry_count": 0, "failed_at": AGO_MS}, Kill),
-    ({"retry_for": 61, "retry_count": 0, "failed_at": NOW - 60}, Retry),
-    ({"retry_for": 59, "retry_count": 0, "failed_at": NOW - 60}, Kill),
-    ({"retry_for": 59, "retry_count": 0, "failed_at": int(NOW) - 60}, Kill),
-    ({"retry_for": None, "retry_count": 24}, Kill),
-    ({"retry_for": False, "retry_count": 24}, Kill),
-    ({"retry_for": 10, "retry": 0}, Retry),
-    ({"retry_for": 10, "retry": -1}, Retry),
-    ({"retry_for": 10, "retry": False}, Discard),
-    ({"retry_for": 10**400}, Retry),
-    ({"retry_for": 10, "retry_count": 10**400}, Retry),
-    ({"retry_for": 10, "failed_at": 10**400}, Retry),
-]
-
-
-@over(("fields", "kind"), TIME_LIMITS, ids=[json.dumps(f)[:70] for f, _ in TIME_LIMITS])
-def test_retry_for(fields: dict[str, Any], kind: type) -> None:
-    """RETRY-6, RETRY-21, RETRY-29: replaces the count, also 0; any form of failed_at (GEN-3)."""
-    assert type(fail({"retry": True} | fields)) is kind
-
-
-def test_both_limits_of_generation_7() -> None:
-    """RETRY-6, RETRY-30: the first of the two ends the job."""
-    limited = {"retry": 3, "retry_for": 60, "failed_at": NOW - 10}
-    assert type(fail(limited | {"retry_count": 1}, generation=7)) is Retry
-    assert type(fail(limited | {"retry_count": 2}, generation=7)) is Kill
-    assert type(fail(limited | {"retry_count": 1, "failed_at": NOW - 61}, generation=7)) is Kill
-
-
-@pytest.mark.parametrize(
-    ("fields", "kind"),
-    [
-        ({"retry_for": 61, "retry_count": 23}, Retry),
-        ({"retry_for": 61, "retry_count": 24}, Kill),
-        ({"retry_for": 59, "retry_count": 0}, Kill),
-        ({"retry_for": 61, "retry_count": 1, "retry": 2}, Kill),
-        ({"retry_for": 61, "retry": 0}, Kill),
-        ({"retry_for": 0}, Kill),
-    ],
-    ids=str,
-)
-def test_retry_for_in_generation_7(fields: dict[str, Any], kind: type) -> None:
-    """RETRY-29, RETRY-30: the limit that comes first ends the retries."""
-    job = {"retry": True, "failed_at": NOW - 60} | fields
-    assert type(fail(job, generation=7)) is kind
 
 
 @pytest.mark.parametrize(
@@ -246,39 +128,6 @@ def test_any_retry_for(retry_for: Any, kind: type) -> None:
     assert stored(outcome)["failed_at"] == (int(NOW * 1000) if limited else "x")
 
 
-@pytest.mark.parametrize("generation", [7, 8])
-@pytest.mark.parametrize("failed_at", [ABSENT, None, "yesterday", True, NOW + 90, 10**30])
-def test_a_time_limit_ends_without_a_time(failed_at: Any, generation: Generation) -> None:
-    """RETRY-14: the limit then counts from the failure that finds no past `failed_at`."""
-    fields = {"retry": True, "retry_for": 60, "retry_count": 3, "failed_at": failed_at}
-    fields = {name: value for name, value in fields.items() if value is not ABSENT}
-    repaired = stored(outcome := fail(fields, generation=generation))
-    assert isinstance(outcome, Retry)
-    assert repaired["failed_at"] == repaired["retried_at"] == stamp(NOW, generation)
-    later = after_failure(
-        decode(outcome.text, "default"), BOOM, now=NOW + 61, jitter=0.0, generation=generation
-    )
-    assert isinstance(later, Kill)
-    assert stored(later)["failed_at"] == repaired["failed_at"]
-    without = {name: value for name, value in fields.items() if name != "retry_for"}
-    assert stored(fail(without)).get("failed_at", ABSENT) == failed_at  # PAY-7: nothing needs it
-
-
-@over(
-    ("fields", "queue"),
-    [
-        ({"queue": "low"}, "critical"),
-        ({}, "critical"),
-        ({"queue": "low", "retry_queue": "later"}, "later"),
-        ({"retry_queue": None}, "critical"),
-        ({"retry_queue": False}, "critical"),
-    ],
-)
-def test_stored_queue(fields: dict[str, Any], queue: str) -> None:
-    """RETRY-7: retry_queue, otherwise the queue of the fetch, not that of the payload."""
-    assert stored(fail({"retry": True} | fields, queue="critical"))["queue"] == queue
-
-
 @over(
     ("message", "kept"),
     [
@@ -298,42 +147,6 @@ def test_error_message(message: str, kept: str) -> None:
     assert decode(outcome.text, "q").get("error_message") == kept
 
 
-@over(
-    ("wanted", "lines"),
-    [
-        (True, ["line 1", "line 2", "line 3"]),
-        (2, ["line 1", "line 2"]),
-        (20, ["line 1", "line 2", "line 3"]),
-        (0, []),
-        (10**400, ["line 1", "line 2", "line 3"]),
-        (-1, ["line 1", "line 2"]),
-        (-(10**400), []),
-        (1.5, ["line 1"]),
-        ("3", []),
-        ("", []),
-        ([], []),
-        ({"a": 1}, []),
-        (False, None),
-        (None, None),
-    ],
-)
-def test_backtrace(wanted: Any, lines: list[str] | None) -> None:
-    """RETRY-8, RETRY-22, RETRY-19: all lines, the first N, all but the last -N, or no field."""
-    field = stored(fail({"retry": True, "backtrace": wanted})).get("error_backtrace")
-    assert (
-        None if field is None else json.loads(zlib.decompress(base64.b64decode(field)))
-    ) == lines
-
-
-def test_backtrace_form() -> None:
-    """RETRY-8: one line of strict base64 of a zlib stream, for any content of the lines."""
-    lines = [f"file_{n}.py:{n}:in 'größe'" for n in range(500)] + ["\udc80"]
-    field = encode_backtrace(lines)
-    assert "\n" not in field
-    text = zlib.decompress(base64.b64decode(field, validate=True))
-    assert json.loads(text) == [*lines[:-1], "\ufffd"]
-
-
 def test_what_the_job_did_to_its_arguments_is_not_stored() -> None:
     """EXEC-5 and PAY-7: the payload is stored as fetched, with big integers and unknown fields."""
     text = (
@@ -345,44 +158,6 @@ def test_what_the_job_did_to_its_arguments_is_not_stored() -> None:
     outcome = after_failure(job, BOOM, now=NOW, jitter=0, generation=8)
     assert isinstance(outcome, Retry)
     assert outcome.text.startswith(text[:-1])
-
-
-@over(
-    ("dead", "kind"),
-    [(False, Discard), (True, Kill), (None, Kill), (0, Kill), ("false", Kill)],
-)
-def test_dead(dead: Any, kind: type) -> None:
-    """DEAD-4: only the literal false counts. DEAD-1: otherwise the exhausted job is killed."""
-    assert type(fail({"retry": 0, "dead": dead})) is kind
-    assert type(fail({"retry": 1, "dead": dead})) is Retry
-
-
-def test_a_buried_job_tells_why() -> None:
-    """RETRY-3 and DEAD-1: the payload has the fields of the last failure."""
-    fields = stored(fail({"retry": 1, "retry_count": 0, "failed_at": 5}))
-    assert (fields["error_message"], fields["retry_count"], fields["failed_at"]) == ("boom", 1, 5)
-    assert fields["retried_at"] == int(NOW * 1000)
-
-
-APPENDIX_B = {0: (15, 24), 1: (16, 35), 2: (31, 60), 5: (640, 699), 24: (331_791, 332_040)}
-
-
-@over("count", APPENDIX_B)
-def test_delay(count: int) -> None:
-    """RETRY-4, RETRY-15: smallest and largest of SPEC.md's appendix B, in whole seconds."""
-    smallest, largest = APPENDIX_B[count]
-    assert retry_delay(count, jitter=0.0) == smallest
-    assert retry_delay(count, jitter=0.999999999) == largest
-    draws = {retry_delay(count, jitter=step / 10_000) for step in range(10_000)}
-    assert draws == set(range(smallest, largest + 1))
-
-
-def test_delay_uses_the_count_just_stored() -> None:
-    """RETRY-4 and RETRY-9: c is the new retry_count; a count below 0 delays like 0."""
-    for before, after in ((None, 0), (0, 1), (4, 5), (-1, 0), (-2, 0)):
-        outcome = fail({"retry": True, "retry_count": before}, jitter=0.5)
-        assert isinstance(outcome, Retry)
-        assert outcome.at == NOW + retry_delay(after, jitter=0.5)
 
 
 def test_delay_refuses_a_negative_count() -> None:

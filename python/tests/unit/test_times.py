@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from datetime import UTC, date, datetime, timedelta, timezone
+from datetime import date, timedelta
 from typing import Any
 
 import pytest
@@ -32,60 +32,6 @@ HUGE = 10**400
 def test_stamp(now: float, generation: Generation, text: bytes) -> None:
     """GEN-1: seconds with a point, also whole ones. GEN-2: integer milliseconds."""
     assert encode(times.stamp(now, generation)) == text
-
-
-@over(
-    ("value", "seconds"),
-    [
-        (1795192067.25, 1795192067.25),
-        (1795192067250, 1795192067.25),
-        (1795192067, 1795192067.0),
-        (1795192067250.0, 1795192067.25),
-        (10**11 - 1, 99_999_999_999.0),
-        (10**11, 100_000_000.0),
-        (1e11, 100_000_000.0),
-        (99_999_999_999.5, 99_999_999_999.5),
-        (0, 0.0),
-        (-1.5, -1.5),
-        (-(10**11), -100_000_000.0),
-    ],
-)
-def test_read_by_form_and_magnitude(value: float, seconds: float) -> None:
-    """GEN-3, GEN-6, GEN-8: if form and magnitude disagree, the magnitude counts."""
-    assert times.read(value) == seconds
-
-
-@over("value", [None, True, "1795192067", [], {}, math.nan, math.inf, -math.inf, HUGE, -HUGE])
-def test_read_takes_nothing_else_for_a_time(value: object) -> None:
-    """GEN-3: an invalid time in a payload does not fail the reader."""
-    assert times.read(value) is None
-
-
-@over(
-    ("when", "moment"),
-    [
-        (0, NOW),
-        (60, NOW + 60),
-        (0.25, NOW + 0.25),
-        (999_999_999, NOW + 999_999_999),
-        (999_999_999.5, NOW + 999_999_999.5),
-        (1_000_000_000, 1_000_000_000),
-        (1_000_000_000.5, 1_000_000_000.5),
-        (timedelta(minutes=1), NOW + 60),
-        (timedelta(days=20_000), NOW + 20_000 * 86_400),
-        (datetime(2026, 11, 20, 12, tzinfo=UTC), 1795176000.0),
-        (datetime(2026, 11, 20, 12, tzinfo=timezone(timedelta(hours=2))), 1795168800.0),
-    ],
-)
-def test_instant(when: Any, moment: float) -> None:
-    """SCHED-2: a number below 1,000,000,000 is a delay from now, any other a time."""
-    assert times.instant(when, now=NOW) == moment
-
-
-@pytest.mark.parametrize("when", [-1, -1e15, -HUGE])
-def test_a_delay_below_zero_is_in_the_past(when: float) -> None:
-    """SCHED-3: at any distance; the caller then pushes at once."""
-    assert 0 <= times.instant(when, now=NOW) < NOW
 
 
 def test_a_raw_time_is_always_absolute() -> None:
@@ -121,20 +67,6 @@ def test_impossible_times_are_refused(value: Any, problem: str) -> None:
 def test_a_possible_time_is_returned_as_it_is(value: float) -> None:
     """SCHED-4: the limit itself is the first refused time."""
     assert times.epoch(value) is value
-
-
-@over("value", [math.nan, math.inf, -math.inf, True, "5", 10**11])
-def test_conveniences_refuse_what_is_no_time(value: Any) -> None:
-    """SCHED-4: also if a number may be a delay."""
-    with pytest.raises(InvalidJob) as caught:
-        times.instant(value, now=NOW)
-    assert caught.value.rule == "SCHED-4"
-
-
-@pytest.mark.parametrize("convert", [times.instant, times.absolute])
-def test_a_naive_datetime_is_refused(convert: Any) -> None:
-    with pytest.raises(InvalidJob, match="2026-11-20T12:00:00 has no time zone"):
-        convert(datetime(2026, 11, 20, 12), now=NOW)
 
 
 @over(
