@@ -80,7 +80,7 @@ def test_one_requirement_with_all_that_cites_it() -> None:
         "\nWhy: ",
         "\nSeen in: ",
         "\ncode    python/jobwire/protocol/retry.py::retry_delay\n",
-        "python/tests/unit/test_retry.py::test_delay\n",
+        "python/tests/unit/test_vectors.py::test_retry_delay_spans_the_interval\n",
     ):
         assert words in ended.stdout
     assert "REL-2" not in ended.stdout

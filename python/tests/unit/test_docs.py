@@ -36,7 +36,6 @@ from tools.links import tracked
 from tools.markdown import FENCE, ROOT, Block, blocks
 
 DOCS = ROOT / "docs"
-CLIENTS = DOCS / "how-to" / "clients"
 PAGES = [ROOT / name for name in tracked()]
 
 DEFINITION = re.compile(r"^> \*\*\[((?:X-)?[A-Z]+-\d+)\]\*\*", re.MULTILINE)
@@ -271,8 +270,6 @@ def test_examples_import_what_they_use(page: Path) -> None:
 
 
 def check_shell(block: Block) -> None:
-    if block.code.startswith("#!") or block.file:
-        check_client(block)
     shell = shutil.which("sh")
     assert shell is not None
     code = block.code
@@ -352,10 +349,6 @@ def check_dockerfile(block: Block) -> None:
                 check_command(words)
 
 
-def check_client(block: Block) -> None:
-    assert block.code in [read(path) for path in CLIENTS.iterdir()], "not a file of clients/"
-
-
 def check_yaml(block: Block) -> None:
     if "<%" not in block.code:  # sidekiq.yml: below
         assert yaml.safe_load(block.code)
@@ -370,7 +363,6 @@ CHECKS: dict[str, Callable[[Block], Any]] = {
     "json": lambda block: json.loads(block.code),
     "ini": check_ini,
     "dockerfile": check_dockerfile,
-    "js": check_client,
 }
 
 
@@ -405,12 +397,6 @@ def test_every_fence_begins_a_line(page: Path) -> None:
     """Nothing else that looks like a fence escapes the test above."""
     rest = FENCE.sub("", read(page))
     assert re.findall(r"^ *(?:```|~~~).*$", rest, re.MULTILINE) == []
-
-
-@pytest.mark.parametrize("path", sorted(CLIENTS.iterdir()), ids=lambda path: path.name)
-def test_the_guide_shows_the_clients_as_they_are(path: Path) -> None:
-    codes = [block.code for block in blocks(read(DOCS / "how-to" / "implementing.md"))]
-    assert read(path) in codes
 
 
 FRAGMENTS = Path(__file__).resolve().parents[3] / "changelog.d"

@@ -29,6 +29,14 @@ def text(item: JobFields, generation: Generation = 8) -> bytes:
     return finalize(item, now=NOW, generation=generation).text
 
 
+def test_first_push_of_generation_8() -> None:
+    """PAY-11: order of keys. PUSH-3: both times. GEN-2: milliseconds. PUSH-6: defaults."""
+    assert text(make()) == (
+        b'{"retry":true,"queue":"default","args":[1,"x"],"class":"HardJob",'
+        b'"jid":"9f2c1b7a4d3e5f60718293a4","created_at":1786960000250,"enqueued_at":1786960000250}'
+    )
+
+
 def test_options_stand_between_the_defaults_and_the_arguments() -> None:
     """PAY-11: other options after retry and queue."""
     options: dict[str, Any] = {

@@ -90,6 +90,42 @@ def test_the_default_limit_can_be_set() -> None:
     assert type(fail({"retry": True}, max_retries=0)) is Kill
 
 
+AGO_MS = int(NOW * 1000) - 60_000
+TIME_LIMITS: list[tuple[dict[str, Any], type]] = [
+    ({"retry_for": 0}, Kill),
+    ({"retry_for": 10}, Retry),
+    ({"retry_for": 61, "retry_count": 100, "failed_at": AGO_MS}, Retry),
+    ({"retry_for": 59, "retry_count": 0, "failed_at": AGO_MS}, Kill),
+    ({"retry_for": 61, "retry_count": 0, "failed_at": NOW - 60}, Retry),
+    ({"retry_for": 59, "retry_count": 0, "failed_at": NOW - 60}, Kill),
+    ({"retry_for": 59, "retry_count": 0, "failed_at": int(NOW) - 60}, Kill),
+    ({"retry_for": None, "retry_count": 24}, Kill),
+    ({"retry_for": False, "retry_count": 24}, Kill),
+    ({"retry_for": 10, "retry": 0}, Retry),
+    ({"retry_for": 10, "retry": -1}, Retry),
+    ({"retry_for": 10, "retry": False}, Discard),
+    ({"retry_for": 10**400}, Retry),
+    ({"retry_for": 10, "retry_count": 10**400}, Retry),
+    ({"retry_for": 10, "failed_at": 10**400}, Retry),
+]
+
+
+@over(("fields", "kind"), TIME_LIMITS, ids=[json.dumps(f)[:70] for f, _ in TIME_LIMITS])
+def test_retry_for(fields: dict[str, Any], kind: type) -> None:
+    """RETRY-6, RETRY-21, RETRY-29: replaces the count, also 0; any form of failed_at (GEN-3)."""
+    assert type(fail({"retry": True} | fields)) is kind
+
+
+@over(
+    ("dead", "kind"),
+    [(False, Discard), (True, Kill), (None, Kill), (0, Kill), ("false", Kill)],
+)
+def test_dead(dead: Any, kind: type) -> None:
+    """DEAD-4: only the literal false counts. DEAD-1: otherwise the exhausted job is killed."""
+    assert type(fail({"retry": 0, "dead": dead})) is kind
+    assert type(fail({"retry": 1, "dead": dead})) is Retry
+
+
 @pytest.mark.parametrize(
     ("before", "after"),
     [

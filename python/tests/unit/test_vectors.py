@@ -279,7 +279,7 @@ def test_worker_reads_the_value_or_refuses_the_payload(vector: dict[str, Any]) -
 
 @vectors("poll-intervals")
 def test_wait_between_looks(vector: dict[str, Any]) -> None:
-    """[SCHED-8]"""
+    """[SCHED-8] [SCHED-22] [SCHED-23]"""
     configured, u = vector["configured"], vector["u"]
     if vector["look"] == "next":
         wait = next_wait(configured, processes=vector["processes"], jitter=u)
