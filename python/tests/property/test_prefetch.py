@@ -249,25 +249,6 @@ def test_no_job_waits_long_for_another_while_a_process_could_take_it(
     assert passed_over <= len(shapes) * BOUND + 1e-9, "a free process was not reached"
 
 
-def test_a_process_that_returned_nothing_would_be_found_out() -> None:
-    """The simulation can fail: if no job is returned, a long job keeps others waiting."""
-    fleet = Fleet([(1, True), (1, True)])
-    for process in fleet.processes:
-        process.prefetch = Hoarder(1)
-    for number in range(500):  # one by one, then many at once, with a surprise among them
-        job = Job("quick", 2.0 if number == 400 else 0.00001)
-        fleet.at(0.001 * min(number, 300), None, job)
-    fleet.run()
-    assert fleet.longest > BOUND
-
-
-class Hoarder(Prefetch):
-    __slots__ = ()
-
-    def goes_back(self, waited: float) -> bool:
-        return False
-
-
 def test_nothing_is_taken_ahead_before_jobs_have_proved_quick() -> None:
     prefetch = Prefetch(5)
     assert prefetch.wanted(busy=0, buffered=False) == 5

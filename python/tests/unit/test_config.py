@@ -18,6 +18,7 @@ from jobwire.cli.exits import report
 from jobwire.cli.worker import worker
 from jobwire.connection.connect import check_url, safe_url
 from jobwire.errors import ConfigError, InvalidJob, MaybeWritten, RedisRefused, RedisUnreachable
+from jobwire.protocol.ordering import expand
 from jobwire.settings import OTHER_VARIABLES, SETTINGS, Settings
 from tests.rows import over
 
@@ -97,6 +98,21 @@ def test_parse_queues(specs: list[str], queues: dict[str, int]) -> None:
 def test_parse_queues_refuses(specs: list[str], problem: str) -> None:
     with pytest.raises(ConfigError, match=problem):
         parse_queues(specs)
+
+
+def test_patterns_become_the_known_queues() -> None:
+    """In their place, alphabetical, with their weight; a named queue keeps its own weight."""
+    known = {"mail:b", "mail:a", "mail:fast", "mailbox", "low", "mail:"}
+    weights = {"high": 3, "mail:*": 2, "mail:fast": 5, "none:*": 1}
+    assert list(expand(weights, known, weights).items()) == [
+        ("high", 3),
+        ("mail:", 2),
+        ("mail:a", 2),
+        ("mail:b", 2),
+        ("mail:fast", 5),
+        ("none:*", 1),
+    ]
+    assert expand({"*": 0, "l*": 0}, known) == dict.fromkeys([*sorted(known), "l*"], 0)
 
 
 @over(

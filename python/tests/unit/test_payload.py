@@ -13,6 +13,8 @@ import pytest
 from jobwire.errors import InvalidArgument, MalformedPayload
 from jobwire.protocol.compression import compress, inflate
 from jobwire.protocol.payload import Job, LazyJob, decode, edit, encode
+from jobwire.protocol.promotion import Promoted, promoted
+from jobwire.protocol.times import Generation
 from tests.rows import over
 
 FULL = (
@@ -68,6 +70,33 @@ def test_a_hundred_thousand_brackets_are_no_harm() -> None:
     """PAY-3: the payload is refused, and the parser's stack does not overflow."""
     with pytest.raises(MalformedPayload):
         job(b'{"x":' + b"[" * 100_000)
+
+
+@pytest.mark.parametrize("mark", ["encrypt", "compressed"])
+def test_encoded_arguments_are_not_parameters(mark: str) -> None:
+    """EXEC-13: a mark that means something refuses; null and false mean nothing."""
+    for value in (b"null", b"false"):
+        text = b'{"class":"A","args":[1],"%s":%s}' % (mark.encode(), value)
+        assert job(text).parameters == [1]
+    for value in (b"true", b"0", b'"x"'):
+        text = b'{"class":"A","args":["x"],"%s":%s}' % (mark.encode(), value)
+        with pytest.raises(TypeError, match=f"field {mark} says"):
+            _ = job(text).parameters
+
+
+@over(
+    ("text", "names"),
+    [
+        (b'{"class":"A"}', ("A", "A")),
+        (b'{"class":"A","wrapped":"B"}', ("A", "B")),
+        (b'{"class":"A","wrapped":null}', ("A", "A")),
+        (b'{"class":5}', ("", "")),
+        (b"{}", ("", "")),
+    ],
+)
+def test_class_names(text: bytes, names: tuple[str, str]) -> None:
+    """PAY-12: a class that is not text, from a foreign writer, is the name of no job."""
+    assert (job(text).class_name, job(text).display_class) == names
 
 
 def test_get_and_repr() -> None:
@@ -138,6 +167,64 @@ def test_escapes_get_the_spelling_of_writers(text: bytes, edited: bytes) -> None
     assert edit(text, {"x": 1}) == edited
     assert job(text).edit({"x": 1}) == edited
     assert json.loads(edited) == json.loads(text) | {"x": 1}
+
+
+# -- due jobs
+
+NOW = 1_795_192_067.25
+SCHEDULED = (
+    b'{"retry":true,"queue":"low","class":"A","args":[1.50,12345678901234567890],'
+    b'"jid":"j","created_at":1795191268274}'
+)
+RETRIED = (
+    b'{"retry":true,"queue":"low","args":[],"class":"A","jid":"j","created_at":1795190000.5,'
+    b'"enqueued_at":1795190001.5,"error_message":"m","error_class":"E","failed_at":1795190002.5,'
+    b'"retry_count":0,"bid":{"x":[]}}'
+)
+
+
+@over(
+    ("text", "generation", "queue", "moved"),
+    [
+        (SCHEDULED, 8, "low", SCHEDULED[:-1] + b',"enqueued_at":1795192067250}'),
+        (SCHEDULED, 7, "low", SCHEDULED[:-1] + b',"enqueued_at":1795192067.25}'),
+        (RETRIED, 8, "low", RETRIED.replace(b"1795190001.5", b"1795192067250")),
+        (
+            b'{"class":"A","x":1}',
+            8,
+            "default",
+            b'{"retry":true,"queue":"default","class":"A","x":1,'
+            b'"created_at":1795192067250,"enqueued_at":1795192067250}',
+        ),
+        (
+            b'{"queue":"a:b|c","retry":null,"created_at":null,"at":5,"class":"A"}',
+            7,
+            "a:b|c",
+            b'{"queue":"a:b|c","retry":null,"created_at":null,"class":"A","enqueued_at":1795192067.25}',
+        ),
+        (
+            b'{"retry":false,"queue":"q","created_at":1}',
+            8,
+            "q",
+            b'{"retry":false,"queue":"q","created_at":1,"enqueued_at":1795192067250}',
+        ),
+    ],
+)
+def test_promoted(text: bytes, generation: Generation, queue: str, moved: bytes) -> None:
+    """SCHED-6, SCHED-17, SCHED-18, SCHED-19, PUSH-3: new enqueued_at, defaults, no at; PAY-7."""
+    assert promoted(text, now=NOW, generation=generation) == (queue, moved)
+
+
+@pytest.mark.parametrize("queue", [b'""', b"null", b"5"])
+def test_what_has_no_queue_cannot_be_promoted(queue: bytes) -> None:
+    """SCHED-9: the name of the queue is not usable."""
+    with pytest.raises(MalformedPayload) as caught:
+        promoted(b'{"queue":%b}' % queue, now=NOW, generation=8)
+    assert caught.value.rule == "SCHED-9"
+
+
+def test_members_that_others_took_are_told_apart() -> None:
+    assert Promoted(seen=5, moved=2, stuck=1).taken == 2
 
 
 # -- compressed arguments

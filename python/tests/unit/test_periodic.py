@@ -277,6 +277,16 @@ def payload(entry: StoredEntry, **more: Any) -> dict[str, Any]:
     return decoded
 
 
+def test_an_active_job_is_wrapped() -> None:
+    """X-CRON-32: with the prefix of its queue."""
+    made = payload(stored(active_job="1", queue_name_prefix="app", message='{"queue":"low"}'))
+    assert made["class"] == "ActiveJob::QueueAdapters::SidekiqAdapter::JobWrapper"
+    assert (made["wrapped"], made["queue"]) == ("EchoJob", "app_low")
+    assert made["args"] == [
+        {"job_class": "EchoJob", "job_id": "u1", "queue_name": "app_low", "arguments": [1]}
+    ]
+
+
 @over(
     ("fields", "problem"),
     [
