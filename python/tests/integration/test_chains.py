@@ -33,7 +33,7 @@ from jobwire import (
     testing,
 )
 from jobwire.application.config import FetchMode
-from jobwire.cli.inspect.views import one_job
+from jobwire.cli.inspect.details import one_job
 from jobwire.protocol.chains import next_job, states, steps
 from jobwire.web import Visitor, WebApp
 from tests.integration.clients import everything, listening

@@ -28,7 +28,7 @@ from jobwire import (
     testing,
 )
 from jobwire.application.config import FetchMode
-from jobwire.cli.inspect.views import one_job
+from jobwire.cli.inspect.details import one_job
 from jobwire.protocol.groups import gathered, member_ids, start, to_gather
 from jobwire.web import Visitor, WebApp
 from tests.integration.clients import everything

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from harness.servers import Server
-from jobwire.cli.inspect import views
+from jobwire.cli.inspect import details, executions, views
 from jobwire.cli.pretty import console, draw
 from jobwire.cli.table import Table, exact, readable
 from jobwire.errors import JobwireError
@@ -131,7 +131,7 @@ def test_any_value_of_any_key_is_looked_at(server: Server, state: dict[str, Any]
         for each in entries:
             key = "jobwire:unreadable" if each.place == "unreadable" else each.place
             assert each.payload in dict(state[key][1])
-            shown(views.one_job(each, None, NOW))
+            shown(details.one_job(each, None, NOW))
         for each in entries:
             for change in (inspector.retry, inspector.kill, inspector.delete):
                 # The call may fail with an error of jobwire, and with no other.
@@ -159,8 +159,8 @@ def tables(inspector: Inspector) -> list[Any]:
         lambda: views.works(inspector, Filter(), NOW),
         lambda: views.holdings(inspector, NOW),
         lambda: views.iterations(inspector, (), NOW),
-        lambda: views.metrics(inspector, None, minutes=5, hours=None, generation=8),
-        lambda: views.metrics(inspector, "A", minutes=5, hours=None, generation=8),
+        lambda: executions.metrics(inspector, None, minutes=5, hours=None, generation=8),
+        lambda: executions.metrics(inspector, "A", minutes=5, hours=None, generation=8),
     ]
 
 

@@ -17,12 +17,12 @@ from jobwire.console.ops.detect import (
     signs_of_payload,
     signs_of_process,
 )
+from jobwire.console.ops.hazards import HAZARDS
 from jobwire.console.ops.products import (
     CLASSES,
     FIELDS,
     FIXED_KEYS,
     FORMS,
-    HAZARDS,
     KEYS,
     PRODUCTS,
     TREATMENTS,

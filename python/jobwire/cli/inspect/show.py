@@ -10,7 +10,7 @@ import click
 
 from jobwire.cli import output
 from jobwire.cli.exits import EXIT_OK
-from jobwire.cli.inspect import views
+from jobwire.cli.inspect import details, executions, views
 from jobwire.cli.inspect.options import (
     SETS,
     change_options,
@@ -158,7 +158,7 @@ def job(
         state = states[0] if states else None
         progress = inspector.progress([jid]).get(jid)
         members = inspector.group_members(entry.fields)
-        output.show(views.one_job(entry, state, time.time(), progress, members), as_json=False)
+        output.show(details.one_job(entry, state, time.time(), progress, members), as_json=False)
     return EXIT_OK
 
 
@@ -177,7 +177,7 @@ def result(jid: str, as_json: bool, url: str | None, namespace: str | None) -> i
     if as_json:
         click.echo(to_json(stored))
     else:
-        output.show(views.one_result(stored, time.time()), as_json=False)
+        output.show(details.one_result(stored, time.time()), as_json=False)
     return EXIT_OK
 
 
@@ -248,7 +248,7 @@ def batch(
     if as_json:
         click.echo(to_json({"batch": status, "missing": lost}))
     else:
-        output.show(views.one_batch(status, lost, time.time()), as_json=False)
+        output.show(details.one_batch(status, lost, time.time()), as_json=False)
     return EXIT_OK
 
 
@@ -302,7 +302,7 @@ def metrics(
 ) -> int:
     """Show executions by class, longest total time first; for one CLASS also their durations."""
     return view(
-        lambda inspector: views.metrics(
+        lambda inspector: executions.metrics(
             inspector,
             class_name,
             minutes=minutes,

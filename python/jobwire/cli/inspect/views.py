@@ -1,9 +1,9 @@
-"""Views of `jobwire inspect`: each function makes a table from the inspector's data."""
+"""Lists of `jobwire inspect`: each function makes a table from the inspector's data."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any
 
@@ -11,15 +11,12 @@ from msgspec.structs import asdict
 
 from jobwire.cli.options import Place
 from jobwire.cli.table import Cell, Column, Moment, Styled, Table
-from jobwire.console.ops.results import StoredResult
 from jobwire.errors import RedisTrouble
 from jobwire.inspect import (
     Entry,
     Filter,
     InFlightSummary,
     Inspector,
-    IterationState,
-    MissingMembers,
     QueueSummary,
     SetName,
     Stats,
@@ -28,15 +25,11 @@ from jobwire.inspect import (
 from jobwire.inspect.formats import clean, cut, duration, iso, plain
 from jobwire.inspect.shards import AskAll
 from jobwire.ops import Operations
-from jobwire.protocol.batches import BatchStatus
-from jobwire.protocol.chains import steps
-from jobwire.protocol.groups import Member
-from jobwire.protocol.metrics import BOUNDS, Totals
-from jobwire.protocol.progress import JobProgress
-from jobwire.protocol.times import Generation
 from jobwire.text import counted
 
 __all__ = [
+    "arguments",
+    "bar",
     "batches",
     "classes",
     "entry_record",
@@ -45,15 +38,12 @@ __all__ = [
     "iterations",
     "jobs",
     "limits",
-    "metrics",
-    "one_batch",
-    "one_job",
-    "one_result",
     "parked",
     "processes",
     "queue",
     "queues",
     "shards",
+    "spell",
     "stats",
     "unique",
     "works",
@@ -66,7 +56,6 @@ _TITLES: dict[SetName, str] = {
     "unreadable": "Entries that are not jobs",
 }
 _PLACES = {"private": "fetched"}
-_BARS = "▁▂▃▄▅▆▇█"
 _BAR_WIDTH = 30  # terminal cells
 
 
@@ -160,7 +149,7 @@ def history(inspector: Inspector, days: int) -> Table:
             day.date,
             f"{day.processed:,}",
             Styled(f"{day.failed:,}", "red" if day.failed else ""),
-            Styled(_bar(day.processed, most), "green"),
+            Styled(bar(day.processed, most), "green"),
         ),
     )
 
@@ -184,7 +173,7 @@ def queues(inspector: Inspector) -> Table:
             f"{queue.size:,}",
             duration(queue.latency),
             Styled(_queue_state(queue), "yellow"),
-            Styled(_bar(queue.size, most), "green"),
+            Styled(bar(queue.size, most), "green"),
         ),
         problems=[queue.problem for queue in queues if queue.problem],
         empty="no queue is registered",
@@ -251,88 +240,6 @@ def parked(operations: Operations, only: Filter, reason: str | None, now: float)
         lambda job: {**entry_record(job.entry), "reason": job.reason},
         empty="none",
     )
-
-
-def one_job(
-    entry: Entry,
-    state: IterationState | None,
-    now: float,
-    progress: JobProgress | None = None,
-    members: Sequence[Member] = (),
-) -> Table:
-    """Show all details of one job."""
-    facts: list[tuple[str, Cell]] = [
-        ("job id", clean(entry.jid or "-")),
-        ("class", clean(entry.display_class or "-")),
-        ("arguments", clean(_args(entry.display_args))),
-        ("in", clean(entry.place)),
-        ("queue", clean(entry.queue or "-")),
-        ("tags", clean(", ".join(entry.tags)) or "-"),
-        ("created", Moment(entry.created_at, now, both=True)),
-        ("enqueued", Moment(entry.enqueued_at, now, both=True)),
-    ]
-    if entry.score is not None:
-        facts.append(
-            ("died" if entry.place == "dead" else "due", Moment(entry.score, now, both=True))
-        )
-    if entry.error_class or entry.failed_at is not None:
-        facts += [
-            # As in the lists and the log: 1 after the first failure, where the payload has 0.
-            ("failures counted", "-" if entry.retry_count is None else str(entry.retry_count + 1)),
-            ("failed first", Moment(entry.failed_at, now, both=True)),
-            ("failed last", Moment(entry.retried_at, now, both=True)),
-            ("error", Styled(clean(f"{entry.error_class}: {entry.error_message}"), "red")),
-        ]
-        facts += [("", clean(line)) for line in entry.error_backtrace or ()]
-    if state:
-        facts += [
-            (
-                "iteration",
-                f"started {counted(state.starts, 'time')}, ran {duration(state.runtime)}",
-            ),
-            ("cursor", clean(_spell(state.cursor))),
-        ]
-        if state.cancelled_at is not None:
-            facts.append(("cancelled", Moment(state.cancelled_at, now, both=True)))
-    if progress is not None:
-        facts += [
-            ("progress", clean(progress.summary)),
-            ("reported", Moment(progress.at, now, both=True)),
-        ]
-    chain = steps(entry.fields)
-    for number, step in enumerate(chain, 1):
-        here = "this job" if step.state == "here" else f"{step.state}, {step.jid}"
-        facts.append(
-            ("" if number > 1 else "chain", clean(f"{number}. {step.class_name} ({here})"))
-        )
-    for number, member in enumerate(members, 1):
-        here = ", this job" if member.jid == entry.jid else ""
-        shown = clean(f"{number}. {member.jid} ({member.state}{here})")
-        facts.append(("" if number > 1 else "group", shown))
-    if entry.problem:
-        facts.append(("problem", Styled(clean(entry.problem), "red")))
-    facts.append(("payload", clean(entry.text)))
-    return Table("Job", [Column("what", style="dim"), Column("", fold=True)], facts, tuple)
-
-
-def one_result(stored: StoredResult, now: float) -> Table:
-    """Show the stored result of a job."""
-    result = stored.result
-    facts: list[tuple[str, Cell]] = [
-        ("job id", clean(result.jid)),
-        ("outcome", result.outcome),
-        ("at", Moment(result.at, now, both=True)),
-    ]
-    if result.error_class:
-        error = f"{result.error_class}: {result.error_message}"
-        facts.append(("error", Styled(clean(error), "red")))
-    if result.problem:
-        facts.append(("no value", Styled(clean(result.problem), "red")))
-    elif result.outcome == "done":
-        facts.append(("value", clean(_spell(result.value))))
-    kept = "-" if stored.expires_in is None else duration(stored.expires_in)
-    facts.append(("kept for", kept))
-    return Table("Result", [Column("what", style="dim"), Column("", fold=True)], facts, tuple)
 
 
 def processes(inspector: Inspector, now: float) -> Table:
@@ -458,30 +365,6 @@ def batches(inspector: Inspector, limit: int, examine: int) -> Table:
     )
 
 
-def one_batch(status: BatchStatus, lost: MissingMembers | None, now: float) -> Table:
-    """Show one batch, and the open members that were looked for and not found."""
-    facts: list[tuple[str, Cell]] = [
-        ("batch", clean(status.id)),
-        ("description", clean(status.description) or "-"),
-        ("state", clean(status.state)),
-        ("created", Moment(status.created_at, now, both=True)),
-        ("members", f"{status.total:,}"),
-        ("open", f"{status.open:,}"),
-        ("failed", f"{status.failed:,}"),
-        ("done", f"{status.done:,}"),
-        ("callbacks to come", ", ".join(status.waiting) or "none"),
-        ("queue of callbacks", clean(status.queue)),
-    ]
-    problems: tuple[str, ...] = ()
-    if lost is not None:
-        facts.append(("open in no place", f"{len(lost.jids):,}"))
-        facts += [("", clean(jid)) for jid in lost.jids]
-        if not lost.complete:
-            problems = ("not all was examined: use a higher --examine",)
-    columns = [Column("what", style="dim"), Column("", fold=True)]
-    return Table("Batch", columns, facts, tuple, problems=problems)
-
-
 def limits(inspector: Inspector, limit: int) -> Table:
     """Show the limits of jobs."""
     return Table(
@@ -601,73 +484,10 @@ def iterations(inspector: Inspector, jids: tuple[str, ...], now: float) -> Table
             clean(state.jid),
             str(state.starts),
             duration(state.runtime),
-            clean(_spell(state.cursor)),
+            clean(spell(state.cursor)),
             "" if state.cancelled_at is None else Moment(state.cancelled_at, now),
         ),
         empty="no iterable job has started",
-    )
-
-
-def metrics(
-    inspector: Inspector,
-    class_name: str | None,
-    *,
-    minutes: int | None,
-    hours: int | None,
-    generation: Generation,
-) -> Table:
-    """Show executions by class, or of one class by duration."""
-    exact = class_name is not None and not set("*?[") & set(class_name)
-    if class_name is not None and exact:
-        activity = inspector.job_activity(
-            class_name, minutes=minutes, hours=hours, generation=generation
-        )
-    else:
-        activity = inspector.activity(
-            minutes=minutes, hours=hours, class_name=class_name or "*", generation=generation
-        )
-    count = round((activity.ends_at - activity.starts_at) / activity.step)
-    last = activity.ends_at // activity.step * activity.step
-    buckets = [last - back * activity.step for back in reversed(range(count))]
-    by_time = sorted(activity.jobs.values(), key=lambda job: (-job.total.ms, job.class_name))
-    executed = [job for job in by_time if job.series]
-
-    def summary() -> list[str | Styled]:
-        shown: list[str | Styled] = []
-        if activity.marks:
-            shown.append(Styled("\nDeployments", "bold cyan"))
-        for mark in activity.marks:
-            shown.append(Styled(f"\n  {iso(mark.at)}  {clean(mark.label)}", "magenta"))
-        for job in by_time:
-            totals = [sum(counts) for counts in zip(*job.histograms.values(), strict=True)]
-            if any(totals):
-                shown.append(Styled("\n\nDurations of executions that did not fail", "bold cyan"))
-                shown += _durations(totals)
-        return shown
-
-    span = f"{hours} hours" if hours else f"{minutes or 60} minutes"
-    return Table(
-        f"Executions in the last {span}; the times are of those that did not fail",
-        [
-            Column("class", style="cyan"),
-            Column("executed", "right"),
-            Column("failed", "right"),
-            Column("mean time", "right"),
-            Column("total time", "right"),
-            Column("over time", chart=True),
-        ],
-        executed,
-        lambda job: (
-            clean(job.class_name),
-            f"{job.total.count:,}",
-            Styled(f"{job.total.failed:,}", "red" if job.total.failed else ""),
-            _mean(job.total),
-            _total(job.total),
-            _spark([job.series[at].count if at in job.series else 0 for at in buckets]),
-        ),
-        summary=summary,
-        problems=activity.problems,
-        empty="no job was executed",
     )
 
 
@@ -707,7 +527,7 @@ def _job(entry: Entry) -> tuple[Cell, ...]:
         shown = Styled("unreadable", "red")
     return (
         shown or "?",
-        clean(_args(entry.display_args)),
+        clean(arguments(entry.display_args)),
         clean(entry.jid or "-"),
         clean(entry.queue or "-"),
     )
@@ -720,56 +540,16 @@ def _error(entry: Entry) -> Styled:
     return Styled(clean(f"{retries}{entry.error_class}: {entry.error_message}"), "red")
 
 
-def _args(args: list[Any]) -> str:
-    return ", ".join(cut(_spell(arg), 200) for arg in args)
+def arguments(args: list[Any]) -> str:
+    """Return the arguments of a job in one line."""
+    return ", ".join(cut(spell(arg), 200) for arg in args)
 
 
-def _spell(value: Any) -> str:
+def spell(value: Any) -> str:
+    """Return a value as JSON."""
     return json.dumps(value, ensure_ascii=False, default=str)
 
 
-def _bar(value: int, most: int) -> str:
+def bar(value: int, most: int) -> str:
+    """Return a bar for a value; none for 0."""
     return "█" * max(round(_BAR_WIDTH * value / most), 1) if value > 0 < most else ""
-
-
-def _spark(values: list[int], most_columns: int = 36) -> str:
-    """Return a small chart of values over time; if there are many, a column sums up several."""
-    per_column = -(-len(values) // most_columns)
-    starts = range(0, len(values), per_column)
-    sums = [sum(values[start : start + per_column]) for start in starts]
-    top = max(sums, default=0)
-    return "".join(_BARS[min(value * 8 // (top + 1), 7)] if value else "·" for value in sums)
-
-
-def _durations(totals: list[int]) -> list[str | Styled]:
-    names = [f"< {_ms(bound)}" for bound in BOUNDS] + [f"≥ {_ms(BOUNDS[-1])}"]
-    most = max(totals)
-    used = [index for index, total in enumerate(totals) if total]
-    shown: list[str | Styled] = []
-    for index in range(used[0], used[-1] + 1):
-        shown.append(f"\n  {names[index]:>10} {totals[index]:>8,} ")
-        shown.append(Styled(_bar(totals[index], most), "green"))
-    return shown
-
-
-def _mean(totals: Totals) -> str:
-    """Return the mean duration. Redis has whole milliseconds of each execution, rounded down."""
-    if totals.failed >= totals.count:
-        return "-"
-    return _span(totals.average_ms) if totals.average_ms >= 1 else "< 1 ms"
-
-
-def _total(totals: Totals) -> str:
-    """Return the total duration."""
-    succeeded = totals.count - totals.failed
-    if succeeded <= 0:
-        return "-"
-    return _span(totals.ms) if totals.ms >= succeeded else f"< {_span(totals.ms + succeeded)}"
-
-
-def _span(ms: float) -> str:
-    return f"{ms:,.0f} ms" if ms < 1000 else duration(ms / 1000)
-
-
-def _ms(value: int) -> str:
-    return f"{value} ms" if value < 1000 else f"{value / 1000:g} s"

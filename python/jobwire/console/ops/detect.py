@@ -9,16 +9,15 @@ from itertools import chain
 from typing import Any, get_args
 
 from jobwire.console.ops.doctor import Finding, Severity
+from jobwire.console.ops.hazards import HAZARDS, Hazard
 from jobwire.console.ops.products import (
     CLASSES,
     FIELDS,
     FIXED_KEYS,
     FORMS,
-    HAZARDS,
     KEYS,
     PRODUCTS,
     TREATMENTS,
-    Hazard,
     Product,
     Sign,
     Treatment,
