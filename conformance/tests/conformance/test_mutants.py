@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -102,34 +102,6 @@ def test_a_name_is_unique_in_all_areas(tmp_path: Path) -> None:
         cases.load(tmp_path)
 
 
-def sample() -> Iterator[Mutant]:
-    """Yield a mutant for each chapter of SPEC.md, and one for each kind of mistake."""
-    slow = {case.name for case in cases.load() if case.pace or case.crash}
-    chapters: set[str] = set()
-    for mutant in mutants.load():
-        if slow & set(mutant.cases) or len(mutant.cases) > 1:
-            continue
-        news = {mutant.kills[0].partition("-")[0], *_ways(mutant)} - chapters
-        if news:
-            chapters |= news
-            yield mutant
-
-
-def _ways(mutant: Mutant) -> Iterator[str]:
-    files = data.mutants_directory().glob("*.json")
-    (raw,) = (r for f in files for r in json.loads(f.read_bytes()) if r["mutant"] == mutant.name)
-    yield from raw.keys() & {"reply", "answer", "environment", "signals", "also", "generation"}
-    yield from raw.get("rewrite", {})
-
-
-def fates(table: kills.Table) -> dict[str, str]:
-    return {
-        f"{each['mutant']} {each['requirement']}": f"{each['fate']}: {each.get('said', '')}"
-        for each in table["mutants"]
-        if each["fate"] != "killed"
-    }
-
-
 def killed(chosen: list[Mutant], sandboxes: int) -> kills.Table:
     table = kills.kill(
         config.load(REFERENCE),
@@ -143,22 +115,6 @@ def killed(chosen: list[Mutant], sandboxes: int) -> kills.Table:
     problems = Draft202012Validator(data.schema("kills")).iter_errors(table)
     assert [problem.message for problem in problems] == []
     return table
-
-
-@pytest.mark.parametrize("mutant", [*sample()], ids=lambda mutant: mutant.name)
-def test_a_mistake_is_found_by_a_check_of_its_requirement(mutant: Mutant) -> None:
-    """One mutant of each kind; the others run with `-m full`."""
-    assert fates(killed([mutant], 1)) == {}
-
-
-@pytest.mark.full
-def test_every_mistake_is_found_by_a_check_of_its_requirement() -> None:
-    """[PUSH-1] to [INSP-14]: every obligation that a black box can see has a check."""
-    table = killed(mutants.load(), 3)
-    assert fates(table) == {}
-    assert [
-        each.id for each in kills.obligations(table["mutants"]).values() if not each.killed
-    ] == []
 
 
 def test_a_mistake_that_no_check_notices_survives(tmp_path: Path) -> None:

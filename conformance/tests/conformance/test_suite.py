@@ -29,7 +29,6 @@ from tests.conformance.suite import Quiet, adapter
 ROOT = Path(__file__).resolve().parents[3]
 PHP = ROOT / "conformance" / "drivers" / "php"
 REFERENCE = ROOT / "conformance" / "drivers" / "python"
-CLIENT = [claim for claim in data.CLAIMS if claim.startswith("client/")]
 
 NOBODY = "-".join(("PUSH", "999"))  # in two parts, so that it is not a citation of an unknown id
 
@@ -81,47 +80,6 @@ def bad(outcome: run.Outcome) -> dict[str, str]:
 
 def load(*names: str) -> list[Case]:
     return cases.load(names=names)
-
-
-# -- the reference
-
-
-def halves(number: int, of: int) -> list[Case]:
-    """Return every n-th case, with the slow ones spread evenly."""
-    every = sorted(cases.load(), key=lambda case: (case.crash is None, case.pace or "", case.name))
-    return every[number::of]
-
-
-@pytest.mark.matrix
-@pytest.mark.parametrize("part", range(3))
-def test_the_reference_meets_its_claims(part: int) -> None:
-    """All cases run in generation 8.1: [PUSH-1] to [REL-12]."""
-    outcome = outcome_of(reference(), halves(part, 3), sandboxes=2)
-    assert (outcome.errors, bad(outcome), outcome.status) == ([], {}, 0)
-    assert outcome.verdicts
-
-
-@pytest.mark.matrix
-def test_the_reference_meets_its_claims_in_the_older_generation() -> None:
-    """[GEN-1] and all cases whose outcome contains times."""
-    fast = [case for case in cases.load() if case.crash is None and case.pace is None]
-    kinds = ("push-", "sched-", "retry-first", "retry-for", "retry-generation-")
-    chosen = [case for case in fast if case.name.startswith(kinds)]
-    outcome = outcome_of(reference("7.3"), chosen, sandboxes=2)
-    assert (outcome.errors, bad(outcome), outcome.status) == ([], {}, 0)
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("fetch", ["reliable", "basic"])
-def test_the_reference_meets_its_claims_whole(fetch: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every case of generation 7.3, without the claims that basic fetch does not meet."""
-    monkeypatch.setenv("JOBWIRE_FETCH", fetch)
-    settings = reference("7.3")
-    if fetch == "basic":
-        claims = [claim for claim in settings.claims if not claim.endswith("/reliable")]
-        settings = replace(settings, claims=claims)
-    outcome = outcome_of(settings, cases.load(), sandboxes=4)
-    assert (outcome.errors, bad(outcome), outcome.status) == ([], {}, 0)
 
 
 # -- mistakes
