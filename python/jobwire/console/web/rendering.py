@@ -41,6 +41,8 @@ class Pages:
             "moment": moment,
         }
         self._environment.globals |= {"asset": asset}
+        # For every template, and for blocks that are rendered alone.
+        self._environment.globals["macros"] = self._environment.get_template("macros.html").module
 
     def page(self, name: str, values: Mapping[str, Any]) -> str:
         """Return a page."""
