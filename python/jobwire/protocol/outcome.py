@@ -12,7 +12,12 @@ from jobwire.protocol.keys import Keys
 from jobwire.protocol.payload import Job, edit
 from jobwire.protocol.results import ResultToStore
 from jobwire.protocol.retry import Discard, Kill, Retry
-from jobwire.protocol.ruby_locks import LOCK_DIGEST, ruby_lock_of, script_ruby_tidy
+from jobwire.protocol.ruby_locks import (
+    LOCK_DIGEST,
+    ruby_lock_of,
+    script_ruby_take,
+    script_ruby_tidy,
+)
 from jobwire.protocol.times import Generation
 from jobwire.protocol.unique import UNIQUE, lock_of, script_unlock
 from jobwire.protocol.wire import Command, Script
@@ -121,7 +126,7 @@ def after_decision(decision: Retry | Kill | Discard, result: ResultToStore | Non
 def ending(keys: Keys, outcome: Outcome, job: Job, now: float, generation: Generation) -> Outcome:
     """Return the outcome of a job with the release of its lock, and its end in its batch.
 
-    [X-UNIQ-6] [X-UNIQ-7] [X-BATCH-5] [X-ADDON-4]
+    [X-UNIQ-6] [X-UNIQ-7] [X-BATCH-5] [X-ADDON-4] [X-ADDON-17]
 
     Args:
         keys: Key names.
@@ -139,7 +144,7 @@ def ending(keys: Keys, outcome: Outcome, job: Job, now: float, generation: Gener
         if lock is not None and lock.scope != "for_time" and not waits:
             outcome = msgspec.structs.replace(outcome, unlocks=(lock.digest, jid))
     if job.get(LOCK_DIGEST) is not None:
-        outcome = _ruby_unlocked(keys, outcome, job, jid)
+        outcome = _ruby_unlocked(keys, outcome, job, jid, now)
     if outcome.place not in _WAITS and (value := job.get(BATCH)) is not None:
         member = membership(value)
         if member is not None:
@@ -148,7 +153,7 @@ def ending(keys: Keys, outcome: Outcome, job: Job, now: float, generation: Gener
     return outcome
 
 
-def _ruby_unlocked(keys: Keys, outcome: Outcome, job: Job, jid: str) -> Outcome:
+def _ruby_unlocked(keys: Keys, outcome: Outcome, job: Job, jid: str, now: float) -> Outcome:
     """Return the outcome of a job with the release of its locks of sidekiq-unique-jobs."""
     if (lock := ruby_lock_of(job)) is None:
         return outcome
@@ -160,6 +165,8 @@ def _ruby_unlocked(keys: Keys, outcome: Outcome, job: Job, jid: str) -> Outcome:
         else:
             after.append(script_unlock(keys, name, jid))
         after.append(script_ruby_tidy(keys, name))
+    if outcome.place == "retry" and lock.kind == "until_executing":
+        after.append(script_ruby_take(keys, lock, jid, now))  # [X-ADDON-17]
     return msgspec.structs.replace(outcome, after=after)
 
 

@@ -10,7 +10,14 @@ from jobwire.protocol.keys import Keys
 from jobwire.protocol.payload import Job
 from jobwire.protocol.wire import Script
 
-__all__ = ["LOCK_DIGEST", "RubyLock", "ruby_lock_of", "script_ruby_take", "script_ruby_tidy"]
+__all__ = [
+    "LOCK_DIGEST",
+    "RubyLock",
+    "rejects",
+    "ruby_lock_of",
+    "script_ruby_take",
+    "script_ruby_tidy",
+]
 
 LOCK_DIGEST: Final = "lock_digest"
 
@@ -100,16 +107,26 @@ def ruby_lock_of(fields: Mapping[str, Any] | Job) -> RubyLock | None:
     return RubyLock(digest, _KINDS[kind], _whole(limit) or 1, min(_whole(ttl) * 1000, _MAX_MS))
 
 
+def rejects(fields: Mapping[str, Any] | Job) -> bool:
+    """True if a job does not wait for its lock, but goes to the dead set. [X-ADDON-18]"""
+    wish = fields.get("on_conflict")
+    if isinstance(wish, dict):
+        wish = wish.get("server")
+    return wish == "reject" or fields.get("lock") == "while_executing_reject"
+
+
 def _whole(value: object) -> int:
     return value if type(value) is int and value > 0 else 0
 
 
 def script_ruby_take(keys: Keys, lock: RubyLock, jid: str, now: float) -> Script:
-    """Return the step that takes the lock which a job needs while it runs. [X-ADDON-2]
+    """Return the step that takes the lock which a job needs while it runs, or that of its push.
+
+    [X-ADDON-2] [X-ADDON-17]
 
     The reply is 1 if the job has it, 0 if so many others have it that it must wait.
     """
-    return _script(keys, lock.needed, jid, lock.limit, now, lock.ttl_ms)
+    return _script(keys, lock.needed or lock.digest, jid, lock.limit, now, lock.ttl_ms)
 
 
 def script_ruby_tidy(keys: Keys, name: str) -> Script:

@@ -88,7 +88,11 @@ DURING: Holders = {
 }
 AFTER_DEATH: Holders = {kind: {} for kind in KINDS}
 AFTER_SUCCESS = {**AFTER_DEATH, "until_expired": {"push": [ME]}}
-AFTER_RETRY = {**AFTER_SUCCESS, "until_executed": {"push": [ME]}}
+AFTER_RETRY = {
+    **AFTER_SUCCESS,
+    "until_executed": {"push": [ME]},
+    "until_executing": {"push": [ME]},  # X-ADDON-17
+}
 
 
 @FETCH
@@ -143,6 +147,33 @@ def test_a_job_waits_for_the_holder_of_its_lock(
         client.zadd("schedule", {text: 5})
         wait_until(lambda: bool(seen), what="its turn")
         wait_until(lambda: not holders(server), what="the release")
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"on_conflict": "reject"},
+        {"on_conflict": {"client": "log", "server": "reject"}},
+        {"lock": "while_executing_reject", "lock_digest": f"{DIGEST}:RUN"},
+    ],
+)
+def test_a_job_that_does_not_wait_for_its_lock_dies(
+    server: Server, fields: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    """X-ADDON-18: as its class asks; unchanged, uncounted, and the lock of the other job stays."""
+    client: Any = server.client()
+    seen: list[dict[str, list[str]]] = []
+    described = {"lock": "until_executed", "lock_digest": DIGEST, **fields}
+    name = described["lock_digest"]
+    client.hset(f"{name}:LOCKED", OTHER, "1.5")
+    with running(app_of(server, seen), server):
+        push_job(server, "Work", 1, **described)
+        (text,) = wait_until(lambda: client.zrange("dead", 0, -1), what="its end")
+        wait_until(lambda: "on_conflict is reject" in caplog.text, what="the log")
+    assert "error_class" not in json.loads(text)
+    assert list(holders(server).values()) == [[OTHER]]
+    assert not seen
+    assert not client.exists("stat:failed")
 
 
 def test_a_lock_for_several_jobs_and_with_a_bound(server: Server) -> None:

@@ -67,7 +67,7 @@ from jobwire.protocol.retry import (
     scrub,
     wants_backtrace,
 )
-from jobwire.protocol.ruby_locks import ruby_lock_of, script_ruby_take, script_ruby_tidy
+from jobwire.protocol.ruby_locks import rejects, ruby_lock_of, script_ruby_take, script_ruby_tidy
 from jobwire.protocol.times import Generation, stamp
 from jobwire.protocol.unique import UNIQUE, lock_of, script_lock, script_unlock
 from jobwire.protocol.wire import Batch, Command, Script, command, once
@@ -82,6 +82,7 @@ from jobwire.worker.outcome.sink import OutcomeSink
 
 __all__ = ["OutcomePolicy"]
 
+_CONFLICT = "another job has its lock"
 PUT_OFF_S = 5.0  # on average, of a job that waits for another with its key
 
 # The ends of a job that its interruption can have.
@@ -294,6 +295,11 @@ class OutcomePolicy:
             why = f"its lock cannot be taken: {error}"
         if not why:
             return False
+        if why == _CONFLICT and rejects(job):  # [X-ADDON-18]
+            with running(job):
+                _log.warning("moved to the dead set: %s, and on_conflict is reject", why)
+            self.sink.record(held, self._ended(Outcome("dead", held.text, counted=""), job))
+            return True
         at = time.time() + (0.5 + random.random()) * PUT_OFF_S
         with running(job):
             _log.info("put off: %s", why)
@@ -319,7 +325,7 @@ class OutcomePolicy:
             if ruby.needed and not redis.run(
                 once(script_ruby_take(self.keys, ruby, jid, time.time()))
             ):
-                return "another job has its lock"
+                return _CONFLICT
             if ruby.ends_at_start:
                 ended.append(script_unlock(self.keys, ruby.digest, jid))
                 ended.append(script_ruby_tidy(self.keys, ruby.digest))
