@@ -149,6 +149,33 @@ def test_a_job_waits_for_the_holder_of_its_lock(
         wait_until(lambda: not holders(server), what="the release")
 
 
+@FETCH
+def test_a_lock_that_the_reaper_took_is_taken_again(server: Server, fetch: FetchMode) -> None:
+    """X-ADDON-2: no record shows a job that has not begun; its duplicate then waits for it."""
+    client: Any = server.client()
+    held: list[Any] = []
+    begun, goes_on = threading.Event(), threading.Event()
+    app = App()
+
+    @app.job(name="Work")
+    def work(number: int) -> None:
+        held.append(client.hkeys(f"{DIGEST}:LOCKED"))
+        begun.set()
+        assert goes_on.wait(60)
+
+    described = {"lock": "until_executed", "lock_digest": DIGEST}
+    with running(app, server, fetch=fetch, concurrency=2):
+        push_job(server, "Work", 1, **described)  # its lock was deleted after the fetch
+        assert begun.wait(60)
+        push_job(server, "Work", 1, **described, jid=OTHER)
+        (text,) = wait_until(lambda: client.zrange("schedule", 0, -1), what="the duplicate")
+        goes_on.set()
+        wait_until(lambda: not holders(server), what="the end of the first")
+        client.zadd("schedule", {text: 5})
+        wait_until(lambda: len(held) == 2, what="the duplicate's turn")
+    assert held == [[ME.encode()], [OTHER.encode()]]
+
+
 @pytest.mark.parametrize(
     "fields",
     [
