@@ -13,7 +13,7 @@
 -- KEYS[11]  counter of jobs that came too late    KEYS[12]  sorted set of cancelled jobs: id -> when
 -- KEYS[13..]  for each job: its result if it has one, the lock to release if it has one, the queue
 --          list of the next job if it has one; the batch if it is a member of one, its open members,
---          its failed members, the queue list of its callbacks
+--          its failed members, the queue list of its callbacks; these four of each batch around it
 -- ARGV[1]  seconds to keep a day's counters
 -- ARGV[2]  what each job counts as: `executed`, `failed` (and executed), `expired`; empty: nothing
 -- ARGV[3]  1 if this call was made before and got no reply, else 0
@@ -26,8 +26,8 @@
 --            (empty: none), seconds to keep the result, result (empty: none), id of the job
 --            that must have the lock (empty: none is released); and with 13 words: queue name
 --            of the next job (empty: none is pushed), its payload, id of the job in its batch
---            (empty: it is not in one), how it ended (`done`, `dead`, `dropped`), queue name of the
---            callbacks, JSON text of the time now
+--            (empty: it is not in one), how it ended (`done`, `dead`, `dropped`), number of batches,
+--            with those around it, JSON text of the time now
 -- Returns  the fields that were not held any more; nothing was stored for those
 
 -- A script is not rolled back. So each key is checked first, and a job is added to its new place
@@ -53,8 +53,10 @@ if words == 13 then
     end
     if ARGV[i + 9] ~= "" then
       batches[i] = key + 1
-      key = key + 4
-      lists[#lists + 1] = key
+      for _ = 1, ARGV[i + 11] do
+        key = key + 4
+        lists[#lists + 1] = key
+      end
     end
     for _, list in ipairs(lists) do
       local of = redis.call("TYPE", KEYS[list]).ok
@@ -70,6 +72,60 @@ if ARGV[5] ~= "" then
   redis.call("ZREMRANGEBYSCORE", KEYS[2], 1, 0)
   redis.call("ZREMRANGEBYRANK", KEYS[2], 1, 0)
 end
+-- Ends a member in its batch, and a batch that ends with it in the outer batch, whose keys follow.
+-- The outer batch is changed first: after a command that is refused the same end still counts.
+-- `how` is `done` or `failed`, or nothing if only a death is told. Returns false if nothing changed.
+-- pcall: a batch that is gone or broken must not undo the outcome.
+local function end_in(batch, last, member, how, died, at)
+  local open, failed = KEYS[batch + 1], KEYS[batch + 2]
+  local was_open = redis.pcall("SISMEMBER", open, member) == 1
+  local had_failed = redis.pcall("SISMEMBER", failed, member) == 1
+  local before = redis.pcall("HGET", KEYS[batch], "state")
+  if type(before) ~= "string" or not (was_open or had_failed) then
+    return false
+  end
+  local state = before
+  for outer = batch + 4, last, 4 do
+    if redis.pcall("HGET", KEYS[outer], "state") == "cancelled" then
+      state = "cancelled"
+    end
+  end
+  local left = redis.call("SCARD", open) - (how and was_open and 1 or 0)
+  local lost = redis.call("SCARD", failed) - (had_failed and 1 or 0)
+  local completes = how and left == 0 and state ~= "open"
+  local succeeds = completes and lost == 0 and how ~= "failed" and state ~= "cancelled"
+  if state == "cancelled" then
+    redis.call("HDEL", KEYS[batch], "on_death", "on_complete", "on_success")
+  end
+  if batch < last and (completes or died) then
+    local name = string.match(KEYS[batch], "batch:[^:]*$")
+    end_in(batch + 4, last, name, completes and (succeeds and "done" or "failed"), died, at)
+  end
+  local due = { died and "on_death" or "", completes and "on_complete" or "" }
+  due[3] = succeeds and "on_success" or ""
+  for _, event in ipairs(due) do
+    local callback = event ~= "" and redis.call("HGET", KEYS[batch], event)
+    if callback then
+      redis.pcall("SADD", KEYS[10], redis.call("HGET", KEYS[batch], "queue"))
+      local enqueued = ',"enqueued_at":' .. at .. "}"
+      redis.call("LPUSH", KEYS[batch + 3], string.sub(callback, 1, -2) .. enqueued)
+      redis.call("HDEL", KEYS[batch], event)
+    end
+  end
+  if how == "done" then
+    redis.call("SREM", failed, member)
+  elseif how then
+    redis.call("SADD", failed, member)
+  end
+  if how then
+    redis.call("SREM", open, member)
+  end
+  state = completes and state == "closed" and "complete" or state
+  if state ~= before then
+    redis.call("HSET", KEYS[batch], "state", state)
+  end
+  return true
+end
 local lost = {}
 local any_returned = redis.call("EXISTS", KEYS[7]) == 1
 for i = 8, #ARGV, words do
@@ -83,7 +139,7 @@ for i = 8, #ARGV, words do
     key = key + 1
     lock = key
   end
-  key = batches[i] and batches[i] + 3 or nexts[i] or key
+  key = batches[i] and batches[i] + 4 * ARGV[i + 11] - 1 or nexts[i] or key
   if not fetched then
     lost[#lost + 1] = ARGV[i]
   else
@@ -98,44 +154,15 @@ for i = 8, #ARGV, words do
       redis.call("LPUSH", KEYS[nexts[i]], ARGV[i + 8])
     end
     if batches[i] then
-      -- pcall: a batch that is gone or broken must not undo the outcome.
-      local batch, jid, how = batches[i], ARGV[i + 9], ARGV[i + 10]
-      local open, failed = batch + 1, batch + 2
-      local was_open = redis.pcall("SISMEMBER", KEYS[open], jid) == 1
-      local had_failed = redis.pcall("SISMEMBER", KEYS[failed], jid) == 1
-      local state = redis.pcall("HGET", KEYS[batch], "state")
-      if type(state) == "string" and (was_open or had_failed) then
-        local left = redis.call("SCARD", KEYS[open]) - (was_open and 1 or 0)
-        local lost_ones = redis.call("SCARD", KEYS[failed]) - (had_failed and 1 or 0)
-        local due = how == "dead" and { "on_death" } or {}
-        local completes = left == 0 and state ~= "open"
-        if completes then
-          due[#due + 1] = "on_complete"
-        end
-        if completes and lost_ones == 0 and how == "done" then
-          due[#due + 1] = "on_success"
-        end
-        for _, name in ipairs(due) do
-          local callback = redis.call("HGET", KEYS[batch], name)
-          if callback then
-            redis.pcall("SADD", KEYS[10], ARGV[i + 11])
-            local at = ',"enqueued_at":' .. ARGV[i + 12] .. "}"
-            redis.call("LPUSH", KEYS[batch + 3], string.sub(callback, 1, -2) .. at)
-            redis.call("HDEL", KEYS[batch], name)
+      local batch, how = batches[i], ARGV[i + 10]
+      local last, died = batch + 4 * ARGV[i + 11] - 4, how == "dead"
+      how = how == "done" and how or "failed"
+      if end_in(batch, last, ARGV[i + 9], how, died, ARGV[i + 12]) then
+        for level = batch, last, 4 do
+          for of = level, level + 2 do
+            redis.pcall("EXPIRE", KEYS[of], 2592000)
           end
         end
-        redis.call("SREM", KEYS[open], jid)
-        if how == "done" then
-          redis.call("SREM", KEYS[failed], jid)
-        else
-          redis.call("SADD", KEYS[failed], jid)
-        end
-        if completes and state == "closed" then
-          redis.pcall("HSET", KEYS[batch], "state", "complete")
-        end
-        redis.pcall("EXPIRE", KEYS[batch], 2592000)
-        redis.pcall("EXPIRE", KEYS[open], 2592000)
-        redis.pcall("EXPIRE", KEYS[failed], 2592000)
       end
     end
     redis.call("HDEL", KEYS[1], ARGV[i])

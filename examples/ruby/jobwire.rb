@@ -32,6 +32,7 @@
 #   end
 #   batch.cancel
 #   Jobwire::Batch.current&.jobs { ResizeJob.perform_async(101) } # in a member
+#   Jobwire::Batch.open(parent: batch) { ... } # a batch inside another, which waits for its end
 #
 # The push takes the lock, or enters the member, and writes the job in one step; perform_async returns
 # the id, perform_bulk nil for each job of that kind. Sidekiq acknowledges a job before it runs, so its
@@ -223,20 +224,21 @@ module Jobwire
     FIELD = "jw_batch"
     CALLBACK = "jw_callback"
     EVENTS = %i[on_success on_complete on_death].freeze
-    MAKE = 'redis.call("HSET", KEYS[1], unpack(ARGV)) return redis.call("EXPIRE", KEYS[1], 2592000)'
+    MAX_DEPTH = 8 # of a batch and those around it
 
-    attr_reader :id, :queue
+    attr_reader :id, :queue, :parent
 
     class << self
       # Makes a batch; the jobs that the block enqueues are its members. [X-BATCH-1] [X-BATCH-4]
-      def open(description: "", **callbacks)
+      def open(description: "", parent: nil, **callbacks)
         unknown = callbacks.keys - EVENTS
         raise ArgumentError, "#{unknown.first} is no callback; give #{EVENTS.join(", ")}" if unknown.any?
+        raise ArgumentError, "batches are at most #{MAX_DEPTH} deep" if parent && parent.lineage.size >= MAX_DEPTH
         id = SecureRandom.hex(12)
         made = callbacks.transform_values { |(job_class, *args)| payload { job_class.perform_async(*args) } }
         queues = made.values.map { |job| job["queue"] }.uniq
         raise ArgumentError, "callbacks in the queues #{queues.join(", ")}; give them one" if queues.size > 1
-        batch = new(id, queues.first || "default")
+        batch = new(id, queues.first || "default", parent)
         batch.make(made, description)
         begin
           batch.jobs { yield batch }
@@ -252,9 +254,11 @@ module Jobwire
       def current = Thread.current[:jobwire_batch]
 
       # The batch that a field names, or nil.
-      def named(field)
+      def named(field, depth = 1)
         return unless field.is_a?(Hash) && field["queue"].is_a?(String) && !field["queue"].empty?
-        new(field["id"], field["queue"]) if /\A[0-9A-Za-z_-]{1,64}\z/.match?(field["id"].to_s)
+        return unless /\A[0-9A-Za-z_-]{1,64}\z/.match?(field["id"].to_s) && depth <= MAX_DEPTH
+        parent = field["parent"] && named(field["parent"], depth + 1)
+        new(field["id"], field["queue"], parent) if parent || field["parent"].nil?
       end
 
       # Ends a member that died.
@@ -289,10 +293,16 @@ module Jobwire
       end
     end
 
-    def initialize(id, queue)
+    def initialize(id, queue, parent = nil)
       @id = id
       @queue = queue
+      @parent = parent
     end
+
+    # This batch, and those around it from the inside out.
+    def lineage = [self, *parent&.lineage]
+
+    def field = {"id" => id, "queue" => queue, "parent" => parent&.field}.compact
 
     # The jobs that the block enqueues become members. [X-BATCH-2] [X-BATCH-3]
     def jobs(&block)
@@ -303,30 +313,37 @@ module Jobwire
     # Drops the members that have not begun, and all callbacks.
     def cancel = finish("cancelled") == 1
 
-    def cancelled? = Jobwire.redis("HGET", key, "state") == "cancelled"
+    # Also if a batch around it is. [X-BATCH-11]
+    def cancelled? = lineage.any? { |level| Jobwire.redis("HGET", level.keys.first, "state") == "cancelled" }
 
     def make(callbacks, description)
       words = ["state", "open", "created_at", Time.now.to_f, "total", 0, "queue", queue, "description", description]
       callbacks.each do |on, job|
-        words << on.to_s << JSON.generate(job.merge(CALLBACK => {"id" => id, "queue" => queue, "on" => on.to_s}))
+        words << on.to_s << JSON.generate(job.merge(CALLBACK => field.merge("on" => on.to_s)))
       end
-      Jobwire.redis("EVAL", MAKE, 1, key, *words.map(&:to_s))
+      words << "parent" << JSON.generate(parent.field) if parent
+      outer = lineage.drop(1).flat_map(&:keys)
+      taken((parent || self).id, Jobwire.script("batch_open", [keys.first, *outer], words.map(&:to_s)))
     end
 
     def finish(how, jid = "")
-      Jobwire.script("batch_end", [*keys, "queue:#{queue}", "queues"], [how, jid, queue, Jobwire.now.to_s, "", 0, "", 0])
+      places = lineage.flat_map { |level| [*level.keys, "queue:#{level.queue}"] }
+      words = [how, jid, lineage.size, Jobwire.now.to_s, "", 0, "", 0]
+      Jobwire.script("batch_end", [*places, "queues"], words)
     end
+
+    def keys = ["", ":open", ":failed"].map { |part| "jobwire:batch:#{id}#{part}" }
 
     private
 
-    def key = "jobwire:batch:#{id}"
-
-    def keys = [key, "#{key}:open", "#{key}:failed"]
-
     def add(job, queue)
-      job[FIELD] = {"id" => id, "queue" => self.queue}
+      job[FIELD] = field
       text = JSON.generate(job.merge("enqueued_at" => Jobwire.now))
-      state = Jobwire.script("batch_add", ["queues", *keys, "queue:#{queue}"], [queue, text, job["jid"]])
+      places = ["queues", *lineage.flat_map(&:keys), "queue:#{queue}"]
+      taken(id, Jobwire.script("batch_add", places, [lineage.size, queue, text, job["jid"]]))
+    end
+
+    def taken(id, state)
       return if %w[open closed].include?(state)
       raise BatchEnded, "batch #{id} is #{state.empty? ? "gone" : state}; push the job without it"
     end

@@ -148,7 +148,9 @@ def _mismatch_of_jobs(place: str, results: Sequence[str], arguments: Sequence[st
     if trims != bool(oldest) or trims != bool(limit):
         return f"ARGV oldest {oldest} and limit {limit} for {place}"[:200]
     words = [_FIELD, _NOW if trims else rf"|{_TIME}", _BYTES]
-    words += [_BYTES, _DIGITS, *[_BYTES] * 5, "|done|dead|dropped", _BYTES, _BYTES][: int(size) - 3]
+    words += [_BYTES, _DIGITS, *[_BYTES] * 5, "|done|dead|dropped", "|[1-8]", _BYTES][
+        : int(size) - 3
+    ]
     if len(arguments) == len(fixed):
         return "no job in ARGV"
     if problem := _misfit("ARGV", arguments, fixed, words):
@@ -156,12 +158,16 @@ def _mismatch_of_jobs(place: str, results: Sequence[str], arguments: Sequence[st
     more: list[str] = []
     for at in range(len(fixed), len(arguments), int(size)):
         group = [*arguments[at : at + int(size)], *[""] * 10]
-        stored, holder, queue, member, callbacks = (group[n] for n in (5, 6, 7, 9, 11))
+        stored, holder, queue, batches = (group[n] for n in (5, 6, 7, 11))
         more += ["jobwire:result"] * bool(stored) + ["jobwire:unique"] * bool(holder)
         more += [f"queue:{queue}"] * bool(queue)
-        more += [*["jobwire:batch"] * 3, f"queue:{callbacks}"] if member else []
+        more += [*["jobwire:batch"] * 3, "queue:"] * int(batches or 0)
     kinds = [key if key.startswith("queue:") else ":".join(key.split(":")[:2]) for key in results]
-    return None if more == kinds else f"keys of {kinds} for {more}"[:200]
+    fits = len(more) == len(kinds) and all(
+        kind == want or (want == "queue:" and kind.startswith(want))
+        for kind, want in zip(kinds, more, strict=True)
+    )
+    return None if fits else f"keys of {kinds} for {more}"[:200]
 
 
 def _misfit(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jobwire.protocol.batches import Ended
+from jobwire.protocol.batches import Ended, Membership
 from jobwire.protocol.dead_set import DeadSetLimits
 from jobwire.protocol.foreign import park
 from jobwire.protocol.keys import Keys
@@ -22,8 +22,9 @@ PRIVATE = f"jobwire:private:{ME}"
 RETURNED = ["jobwire:returned", "jobwire:returned_at"]
 NEXT = ["1:a", "", "", "", "0", "", ""]
 NO_BATCH = [""] * 4
-IN_BATCH = ["j", "done", "b", "1795192067.0"]
+IN_BATCH = ["j", "done", "1", "1795192067.0"]
 BATCH = [*(f"jobwire:batch:b-1{part}" for part in ("", ":open", ":failed")), "queue:b"]
+NESTED = Membership("b-1", "c:d", Membership("b-2", "e"))
 CALLS = [
     script_fetch(KEYS, ME, ["default", "a:b"], count=3, sequence=17),
     script_done(KEYS, ME, ["1:default", "2:a:b"], failed=False, day=DAY),
@@ -37,7 +38,7 @@ CALLS = [
             (Outcome(cancelled="j"), None),
             (Outcome(counted="expired", result=ResultToStore("j", 60, b"{}")), None),
             (Outcome(next=NextJob("c:d", b"{}"), unlocks=("a" * 64, "j")), None),
-            (Outcome(ended=Ended("b-1", "c:d", "j", "done", "1795192067000")), None),
+            (Outcome(ended=Ended(NESTED, "j", "done", "1795192067000")), None),
         ]
     ),
     Script("promote", [KEYS.parked, KEYS.queues, KEYS.queue("a")], [b"{}", 1, "a", b"{}"]),

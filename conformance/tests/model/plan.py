@@ -262,6 +262,7 @@ MISTAKES = (
 NOT_MODELLED = {
     "forget": "it changes the counts of returned jobs only, and the model has no counts",
     "batch_add": "it pushes, as a client does, and the model begins with jobs that are in Redis",
+    "batch_open": "its keys are of an annex; it moves no job",
     "batch_start": "its keys are of an annex; it pushes new jobs, as a client does",
     "batch_end": "it removes a job that waits, as an operator can, and the model has no operators",
     "cancel": "it removes a job that waits, as an operator can, and the model has no operators",

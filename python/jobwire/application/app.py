@@ -501,6 +501,7 @@ class App(Steps):
         on_complete: Call | None = None,
         on_death: Call | None = None,
         description: str = "",
+        parent: Batch | None = None,
     ) -> NewBatch:
         """Return a batch, for a `with` or `async with` block that adds its members.
 
@@ -515,33 +516,38 @@ class App(Steps):
                 deleted, cancelled or dropped.
             on_death: The job to push when the first member dies.
             description: Text for people.
+            parent: The batch that it is in, which waits for its end; None if it is in none.
 
         Raises:
-            ConfigError: A callback is not a job with its arguments; or, at the begin of the block,
-                the callbacks are in several queues.
+            BatchEnded: At the begin of the block: the parent is complete, cancelled or gone.
+            ConfigError: A callback is not a job with its arguments, the parent is not a batch, or
+                is inside seven others; or, at the begin of the block, the callbacks are in several
+                queues.
         """
         calls = {"on_success": on_success, "on_complete": on_complete, "on_death": on_death}
-        return NewBatch(self, calls, description, self.choose(""))
+        return NewBatch(self, calls, description, self.choose(""), parent)
 
     def find_batch(self, batch_id: str) -> Batch | None:
         """Return a batch by its id; None if it is gone."""
         for redis in self._choose_all():
             if (status := Batch(self, batch_id, "", redis).status()) is not None:
-                return Batch(self, batch_id, status.queue, redis)
+                return Batch(self, batch_id, status.queue, redis, status.parent)
         return None
 
     async def afind_batch(self, batch_id: str) -> Batch | None:
         """Return a batch by its id; see `find_batch`."""
         for redis in self._choose_all():
             if (status := await Batch(self, batch_id, "", redis).astatus()) is not None:
-                return Batch(self, batch_id, status.queue, redis)
+                return Batch(self, batch_id, status.queue, redis, status.parent)
         return None
 
     def current_batch(self) -> Batch | None:
         """Return the batch of the running job, its member or its callback; None outside of one."""
         job = current_job()
         member = None if job is None else batch_of(job.fields)
-        return None if member is None else Batch(self, *member, self.served)
+        if member is None:
+            return None
+        return Batch(self, member.batch, member.queue, self.served, member.parent)
 
     def on(self, event: Event) -> Callable[[C], C]:
         """Register a function that is called, without arguments, at an event. A decorator.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from jobwire.application import workflows
 from jobwire.application.call import Call
 from jobwire.errors import ConfigError, InvalidJob
-from jobwire.protocol.batches import BatchStatus, Membership
+from jobwire.protocol.batches import MAX_DEPTH, BatchStatus, Membership
 
 if TYPE_CHECKING:
     from jobwire.application.clients import Clients
@@ -28,12 +28,21 @@ class Batch:
         id: Its id.
         queue: Name of the queue of its callbacks.
         redis: Name of its Redis; "": that of `url`.
+        parent: The batch that it is in; None if it is in none.
     """
 
-    __slots__ = ("_clients", "_redis", "id", "queue")
+    __slots__ = ("_clients", "_parent", "_redis", "id", "queue")
 
-    def __init__(self, clients: Clients, id: str, queue: str, redis: str = "") -> None:
+    def __init__(
+        self,
+        clients: Clients,
+        id: str,
+        queue: str,
+        redis: str = "",
+        parent: Membership | None = None,
+    ) -> None:
         self._clients = clients
+        self._parent = parent
         self.id = id
         self.queue = queue
         self._redis = redis
@@ -71,7 +80,8 @@ class Batch:
     def cancel(self) -> bool:
         """Drop the members that have not begun, and all callbacks; return False if it is gone.
 
-        Members that run go on. A member is dropped when a worker takes it. [X-BATCH-7]
+        Members that run go on. A member is dropped when a worker takes it. The batches inside it
+        are cancelled with it. [X-BATCH-7] [X-BATCH-11]
         """
         client = self._clients.client_of(self._redis)
         return client._produce(workflows.end_batch, self._member, "cancelled")
@@ -113,7 +123,7 @@ class Batch:
 
     @property
     def _member(self) -> Membership:
-        return Membership(self.id, self.queue)
+        return Membership(self.id, self.queue, self._parent)
 
 
 class NewBatch:
@@ -127,12 +137,18 @@ class NewBatch:
         callbacks: `on_success`, `on_complete` or `on_death`, and the job to push then.
         description: Text for people.
         redis: Name of its Redis; "": that of `url`.
+        parent: The batch that it is in; None if it is in none.
     """
 
     __slots__ = ("_batch", "_callbacks", "_description")
 
     def __init__(
-        self, clients: Clients, callbacks: Mapping[str, Call | None], description: str, redis: str
+        self,
+        clients: Clients,
+        callbacks: Mapping[str, Call | None],
+        description: str,
+        redis: str,
+        parent: Batch | None,
     ) -> None:
         for name, call in callbacks.items():
             if call is not None and not isinstance(call, Call):
@@ -141,14 +157,17 @@ class NewBatch:
                 )
         self._callbacks = {name: call for name, call in callbacks.items() if call is not None}
         self._description = description
-        self._batch = Batch(clients, os.urandom(12).hex(), "", redis)
+        around = None
+        if parent is not None:
+            around, redis = _membership(parent), parent._redis
+        self._batch = Batch(clients, os.urandom(12).hex(), "", redis, around)
 
     def __enter__(self) -> Batch:
         batch = self._batch
         batch._redis = batch._clients.place(batch._redis)
         client = batch._clients.client_of(batch._redis)
         batch.queue = client._produce(
-            workflows.open_batch, batch.id, self._callbacks, self._description
+            workflows.open_batch, batch.id, self._callbacks, self._description, batch._parent
         )
         return batch
 
@@ -168,7 +187,7 @@ class NewBatch:
         batch._redis = await batch._clients.aplace(batch._redis)
         client = batch._clients.aclient_of(batch._redis)
         batch.queue = await client._produce(
-            workflows.open_batch, batch.id, self._callbacks, self._description
+            workflows.open_batch, batch.id, self._callbacks, self._description, batch._parent
         )
         return batch
 
@@ -182,3 +201,18 @@ class NewBatch:
         client = batch._clients.aclient_of(batch._redis)
         how: Ending = "closed" if error is None else "cancelled"
         await client._produce(workflows.end_batch, batch._member, how)
+
+
+def _membership(parent: Batch) -> Membership:
+    """Return the batch around a new one; refuse what cannot be that. [X-BATCH-9]"""
+    if not isinstance(parent, Batch):
+        raise ConfigError(
+            f"parent: {parent!r} is not a batch; give that of a `with` block, app.current_batch() "
+            "or app.find_batch(id)"
+        )
+    if parent._member.depth >= MAX_DEPTH:
+        raise ConfigError(
+            f"parent: batch {parent.id} is inside {MAX_DEPTH - 1} others, and batches are at most "
+            f"{MAX_DEPTH} deep; add the jobs to it without a batch of their own"
+        )
+    return parent._member

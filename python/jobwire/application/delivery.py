@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any, Literal, NamedTuple, Protocol
 
-from jobwire.protocol.batches import BatchStatus
+from jobwire.protocol.batches import BatchStatus, Membership
 from jobwire.protocol.normalize import ReadyPayload
 from jobwire.protocol.progress import JobProgress
 from jobwire.protocol.unique import Refused
@@ -55,15 +55,15 @@ class Batches(Protocol):
     """Batches that are not in Redis. Their callbacks are delivered by the caller."""
 
     def make(
-        self, batch_id: str, callbacks: Mapping[str, ReadyPayload], queue: str, description: str
-    ) -> None:
-        """Make a batch, open for members."""
+        self, member: Membership, callbacks: Mapping[str, ReadyPayload], description: str
+    ) -> str:
+        """Make a batch, open for members; return its state, or that of the batch it is in."""
 
-    def add(self, batch_id: str, jobs: Sequence[ReadyPayload]) -> str:
+    def add(self, member: Membership, jobs: Sequence[ReadyPayload]) -> str:
         """Enter members before they are delivered; return the state of the batch."""
 
     def end(
-        self, batch_id: str, how: Literal["closed", "cancelled"]
+        self, member: Membership, how: Literal["closed", "cancelled"]
     ) -> Sequence[ReadyPayload] | None:
         """Close or cancel a batch; return the callbacks that are due, None if there is none."""
 

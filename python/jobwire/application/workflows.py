@@ -154,18 +154,24 @@ def cancel_chain(
 
 
 def open_batch(
-    producer: Producer, batch_id: str, callbacks: Mapping[str, Call], description: str
+    producer: Producer,
+    batch_id: str,
+    callbacks: Mapping[str, Call],
+    description: str,
+    parent: batches.Membership | None,
 ) -> Op[str]:
-    """Make a batch; return the name of the queue of its callbacks. [X-BATCH-1]
+    """Make a batch; return the name of the queue of its callbacks. [X-BATCH-1] [X-BATCH-9]
 
     Raises:
+        BatchEnded: The parent takes no batches any more.
         ConfigError: The callbacks are in several queues, or middleware stopped one.
     """
     now = producer.now()
     made: dict[str, ReadyPayload] = {}
     for name, call in callbacks.items():
         queue = call.options.get("queue", DEFAULTS["queue"])
-        fields = {**(call.fields or {}), CALLBACK: {"id": batch_id, "queue": queue, "on": name}}
+        mark = batches.Membership(batch_id, queue, parent).field()
+        fields = {**(call.fields or {}), CALLBACK: {**mark, "on": name}}
         job = yield from producer.make(replace_call(call, fields=fields), now=now)
         if job is None:
             raise ConfigError(f"{name}: middleware stopped {call.class_name}; let it pass")
@@ -176,13 +182,14 @@ def open_batch(
             f"callbacks: the queues {', '.join(queues)} are not one; give the callbacks of a "
             "batch one queue, by job.options(queue=...)"
         )
+    member = batches.Membership(batch_id, queues[0], parent)
     if producer.transport.overrides:
-        store = producer.transport.overrides[-1].batches
-        store.make(batch_id, made, queues[0], description)
-        return queues[0]
-    yield batches.create(
-        producer.keys, batch_id, made, queue=queues[0], description=description, now=now
-    )
+        state = producer.transport.overrides[-1].batches.make(member, made, description).encode()
+    else:
+        state = yield batches.script_open(
+            producer.keys, member, made, description=description, now=now
+        )
+    batches.check_added(parent.batch if parent is not None else batch_id, state)
     return queues[0]
 
 
@@ -201,7 +208,7 @@ def add_to_batch(
     now = producer.now()
     pace = Pace(producer._clock)
     made: list[ReadyPayload] = []
-    mark = {"id": member.batch, "queue": member.queue}
+    mark = member.field()
     for index, call in enumerate(calls):
         if pace.is_over():
             yield from pace.pause()
@@ -217,11 +224,11 @@ def add_to_batch(
             raise with_class(call.class_name, InvalidJob("X-BATCH-2", "unique", problem))
         made.append(job)
     if producer.transport.overrides:
-        state = producer.transport.overrides[-1].batches.add(member.batch, made)
+        state = producer.transport.overrides[-1].batches.add(member, made)
         batches.check_added(member.batch, state.encode())
         yield from deliver(producer.transport, made)
     else:
-        yield from push_members(producer.keys, member.batch, made, producer.writer.confirm)
+        yield from push_members(producer.keys, member, made, producer.writer.confirm)
     return [job.jid for job in made]
 
 
@@ -230,7 +237,7 @@ def end_batch(
 ) -> Op[bool]:
     """Close or cancel a batch; return False if it does not exist. [X-BATCH-4] [X-BATCH-7]"""
     if producer.transport.overrides:
-        due = producer.transport.overrides[-1].batches.end(member.batch, how)
+        due = producer.transport.overrides[-1].batches.end(member, how)
         yield from deliver(producer.transport, due or [])
         return due is not None
     generation = yield from producer.generation()

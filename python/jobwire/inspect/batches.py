@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -12,7 +12,7 @@ from jobwire.inspect.sets import escape
 from jobwire.inspect.summary import members as registered
 from jobwire.inspect.walking import SetWalk
 from jobwire.protocol import batches
-from jobwire.protocol.batches import BatchStatus, Membership
+from jobwire.protocol.batches import BatchStatus
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.wire import ErrorReply, Op, command
 
@@ -45,13 +45,29 @@ class Batches:
     batches: Sequence[BatchStatus]
     complete: bool
 
+    def nested(self) -> Iterator[tuple[int, BatchStatus]]:
+        """Return the batches in the order of a tree, each with the number of those around it.
+
+        A batch whose parent was not found counts as in none.
+        """
+        inside: dict[str, list[BatchStatus]] = {}
+        found = {one.id for one in self.batches}
+        for one in self.batches:
+            parent = one.parent.batch if one.parent is not None else ""
+            inside.setdefault(parent if parent in found else "", []).append(one)
+        left = [(0, one) for one in reversed(inside.pop("", []))]
+        while left:
+            depth, one = left.pop()
+            yield depth, one
+            left += [(depth + 1, each) for each in reversed(inside.pop(one.id, []))]
+
 
 @dataclass(frozen=True, slots=True)
 class BatchMembers:
     """Ids of some members of a batch, at most 100 of each kind.
 
     Attributes:
-        open: Members that have not ended.
+        open: Members that have not ended; `batch:<id>` for a batch.
         failed: Members that ended without success.
     """
 
@@ -127,8 +143,8 @@ def missing(keys: Keys, batch_id: str, *, examine: int) -> Op[MissingMembers]:
     """Return the open members that are in no queue, set, private hash or work record.
 
     A job that moves between two places may be found in neither. So the search has two turns, and
-    a member must be open after both. It may still run: a worker of Sidekiq, or of basic fetch,
-    tells what it runs only with its heartbeat.
+    a member must be open after both. A job may still run: a worker of Sidekiq, or of basic fetch,
+    tells what it runs only with its heartbeat. A batch is missing if it is gone.
 
     Args:
         keys: Key names.
@@ -136,11 +152,17 @@ def missing(keys: Keys, batch_id: str, *, examine: int) -> Op[MissingMembers]:
         examine: Maximum number of members, and of jobs that wait.
     """
     before, complete = yield from _open(keys, batch_id, examine)
-    lost = set(before)
+    inside = {one for one in before if one.startswith("batch:")}
+    lost = before - inside
     for _ in range(2):
         others = [SetWalk(keys.dead, "dead", page=KEYS_PER_SCAN)]
         others.append(SetWalk(keys.parked, "parked", page=KEYS_PER_SCAN))
         lost -= (yield from jobs_of(keys, lost, examine, others)).keys()
+    for part in _parts(sorted(inside)):
+        replies = yield from ask(
+            [command("EXISTS", raw(keys.batch(one.removeprefix("batch:")))) for one in part]
+        )
+        lost |= {one for one, reply in zip(part, replies, strict=True) if not required(reply)}
     after, complete_after = yield from _open(keys, batch_id, examine)
     waiting = yield from _waiting(keys)
     return MissingMembers(sorted(lost & after), complete and complete_after and waiting <= examine)
@@ -157,9 +179,8 @@ def cancel(keys: Keys, batch_id: str, *, now: float) -> Op[bool]:
     status = yield from batches.read_status(keys, batch_id)
     if status is None or status.state not in ("open", "closed"):
         return False
-    member = Membership(batch_id, status.queue)
     at = batches.time_text(now, 8)  # no callback is pushed, so nothing is written with it
-    return bool((yield batches.script_end(keys, member, "cancelled", at=at)))
+    return bool((yield batches.script_end(keys, status.membership, "cancelled", at=at)))
 
 
 def _open(keys: Keys, batch_id: str, limit: int) -> Op[tuple[set[str], bool]]:

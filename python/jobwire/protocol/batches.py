@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple, TypeAlias, cast
 
@@ -26,6 +26,7 @@ __all__ = [
     "BATCH",
     "CALLBACK",
     "EVENTS",
+    "MAX_DEPTH",
     "BatchState",
     "BatchStatus",
     "Ended",
@@ -34,13 +35,14 @@ __all__ = [
     "batch_keys",
     "batch_of",
     "check_added",
-    "create",
+    "is_cancelled",
     "member_in",
     "membership",
     "read_status",
     "script_add",
     "script_end",
     "script_ended",
+    "script_open",
     "status_of",
     "status_steps",
     "time_text",
@@ -50,6 +52,7 @@ BATCH: Final = "jw_batch"  # the payload field of a member [X-BATCH-2]
 CALLBACK: Final = "jw_callback"  # the payload field of a callback [X-BATCH-1]
 EVENTS: Final = ("on_success", "on_complete", "on_death")
 KEPT_S = 2_592_000  # 30 days since the last change [X-BATCH-1]
+MAX_DEPTH: Final = 8  # of a batch and those around it [X-BATCH-9]
 _ID = re.compile(r"[0-9A-Za-z_-]{1,64}")
 _MARK = f'"{BATCH}"'.encode()
 
@@ -58,31 +61,49 @@ HowEnded: TypeAlias = Literal["done", "dead", "dropped"]
 """The end of a member: success; death, or a failure without a retry; any other end."""
 
 
-class Membership(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Membership:
     """The batch of a job, as its payload names it. [X-BATCH-2]
 
     Attributes:
         batch: Id of the batch.
         queue: Name of the queue of its callbacks.
+        parent: The batch that it is in; None if it is in none. [X-BATCH-9]
     """
 
     batch: str
     queue: str
+    parent: Membership | None = None
+
+    def lineage(self) -> Iterator[Membership]:
+        """Return this batch, and those around it from the inside out."""
+        level: Membership | None = self
+        while level is not None:
+            yield level
+            level = level.parent
+
+    @property
+    def depth(self) -> int:
+        """Number of batches: this one, and those around it."""
+        return sum(1 for _ in self.lineage())
+
+    def field(self) -> dict[str, Any]:
+        """Return the value of the payload field."""
+        mark: dict[str, Any] = {"id": self.batch, "queue": self.queue}
+        return mark if self.parent is None else {**mark, "parent": self.parent.field()}
 
 
 class Ended(NamedTuple):
     """The end of a member. [X-BATCH-5]
 
     Attributes:
-        batch: Id of the batch.
-        queue: Name of the queue of its callbacks.
+        member: The batch.
         jid: The member.
         how: How it ended.
         at: JSON text of the time now, for the callbacks.
     """
 
-    batch: str
-    queue: str
+    member: Membership
     jid: str
     how: HowEnded
     at: str
@@ -103,6 +124,7 @@ class BatchStatus:
         failed: Number of members that ended without success: dead, deleted, cancelled or too late.
         queue: Name of the queue of the callbacks.
         waiting: The callbacks that were not pushed yet, such as `on_success`.
+        parent: The batch that it is in; None if it is in none.
     """
 
     id: str
@@ -114,6 +136,12 @@ class BatchStatus:
     failed: int
     queue: str
     waiting: Sequence[str]
+    parent: Membership | None = None
+
+    @property
+    def membership(self) -> Membership:
+        """The batch, as payloads of its members name it."""
+        return Membership(self.id, self.queue, self.parent)
 
     @property
     def done(self) -> int:
@@ -123,12 +151,21 @@ class BatchStatus:
 
 def membership(value: object) -> Membership | None:
     """Return the batch that a payload field names; None if it names none. [X-BATCH-2]"""
-    if not isinstance(value, dict):
-        return None
-    batch, queue = value.get("id"), value.get("queue")
-    if not isinstance(batch, str) or not _ID.fullmatch(batch):
-        return None
-    return Membership(batch, queue) if isinstance(queue, str) and queue else None
+    inside_out: list[tuple[str, str]] = []
+    while value is not None:
+        if not isinstance(value, dict) or len(inside_out) == MAX_DEPTH:
+            return None
+        batch, queue = value.get("id"), value.get("queue")
+        if not isinstance(batch, str) or not _ID.fullmatch(batch):
+            return None
+        if not isinstance(queue, str) or not queue:
+            return None
+        inside_out.append((batch, queue))
+        value = value.get("parent")
+    member: Membership | None = None
+    for batch, queue in reversed(inside_out):
+        member = Membership(batch, queue, member)
+    return member
 
 
 def batch_of(fields: Mapping[str, Any]) -> Membership | None:
@@ -153,62 +190,68 @@ def time_text(now: float, generation: Generation) -> str:
     return encode(stamp(now, generation)).decode()
 
 
-def batch_keys(keys: Keys, batch_id: str, queue: str) -> list[str]:
+def batch_keys(keys: Keys, member: Membership) -> list[str]:
     """Return the keys that the end of a member may change."""
     return [
-        *(keys.batch(batch_id), keys.batch_open(batch_id), keys.batch_failed(batch_id)),
-        keys.queue(queue),
+        key
+        for level in member.lineage()
+        for key in (*_own_keys(keys, level), keys.queue(level.queue))
     ]
 
 
-def create(
+def _own_keys(keys: Keys, level: Membership) -> list[str]:
+    batch = level.batch
+    return [keys.batch(batch), keys.batch_open(batch), keys.batch_failed(batch)]
+
+
+def script_open(
     keys: Keys,
-    batch_id: str,
+    member: Membership,
     callbacks: Mapping[str, ReadyPayload],
     *,
-    queue: str,
     description: str,
     now: float,
-) -> Batch:
-    """Return the step that makes a batch, open for members. [X-BATCH-1]
+) -> Script:
+    """Return the step that makes a batch, open for members. [X-BATCH-1] [X-BATCH-9]
+
+    The reply is the state of the batch that it is in; see `check_added`.
 
     Args:
         keys: Key names.
-        batch_id: Its id.
+        member: The batch, as its members will name it.
         callbacks: `on_success`, `on_complete` or `on_death`, and the job to push then.
-        queue: Name of the queue of all callbacks.
         description: Text for people.
         now: Epoch seconds.
     """
-    words: list[Arg] = ["state", "open", "created_at", now, "total", 0, "queue", queue]
+    words: list[Arg] = ["state", "open", "created_at", now, "total", 0, "queue", member.queue]
     words += ("description", description)
+    names = [keys.batch(member.batch)]
+    if member.parent is not None:
+        words += ("parent", encode(member.parent.field()))
+        names += (key for outer in member.parent.lineage() for key in _own_keys(keys, outer))
     for name, job in callbacks.items():
         words += (name, edit(job.text, {}, drop=("enqueued_at",)))
-    key = keys.batch(batch_id)
-    return Batch([command("HSET", key, *words), command("EXPIRE", key, KEPT_S)], atomic=True)
+    return Script("batch_open", names, words)
 
 
-def script_add(keys: Keys, batch_id: str, jobs: Sequence[ReadyPayload]) -> Script:
+def script_add(keys: Keys, member: Membership, jobs: Sequence[ReadyPayload]) -> Script:
     """Return the step that pushes members. [X-BATCH-2] [X-BATCH-3]
 
     The reply is the state of the batch; see `check_added`.
     """
-    words: list[Arg] = []
+    batches = [key for level in member.lineage() for key in _own_keys(keys, level)]
+    words: list[Arg] = [member.depth]
     for job in jobs:
         words += (job.queue, job.text, job.jid)
     return Script(
         "batch_add",
-        [
-            *(keys.queues, keys.batch(batch_id), keys.batch_open(batch_id)),
-            keys.batch_failed(batch_id),
-            *(keys.queue(job.queue) for job in jobs),
-        ],
+        [keys.queues, *batches, *(keys.queue(job.queue) for job in jobs)],
         words,
     )
 
 
 def check_added(batch_id: str, state: bytes) -> None:
-    """Raise unless `script_add` has written the jobs. [X-BATCH-3]
+    """Raise unless `script_add` has written the jobs, or `script_open` the batch. [X-BATCH-3]
 
     Raises:
         BatchEnded: The batch is complete or cancelled, or does not exist.
@@ -251,13 +294,13 @@ def script_end(
 
     The reply is 1, or 0 if nothing was changed.
     """
-    names = [*batch_keys(keys, *member), keys.queues]
+    names = [*batch_keys(keys, member), keys.queues]
     if place:
         names.append(place)
     if result is not None:
         names += (keys.result(jid), keys.cancelled, keys.iteration(jid))
     end = ResultToStore("", 0, b"") if result is None else result
-    words: list[Arg] = [how, jid, member.queue, at, text, end.seconds, end.text, int(bool(lock))]
+    words: list[Arg] = [how, jid, member.depth, at, text, end.seconds, end.text, int(bool(lock))]
     if dead_limits is not None:
         names.append(dead)
         words += (dead_limits.now, dead_limits.oldest, dead_limits.limit)
@@ -268,8 +311,13 @@ def script_end(
 
 def script_ended(keys: Keys, ended: Ended) -> Script:
     """Return the step that ends a member that is in no place. [X-BATCH-5]"""
-    member = Membership(ended.batch, ended.queue)
-    return script_end(keys, member, ended.how, at=ended.at, jid=ended.jid)
+    return script_end(keys, ended.member, ended.how, at=ended.at, jid=ended.jid)
+
+
+def is_cancelled(keys: Keys, member: Membership) -> Op[bool]:
+    """Return whether a batch, or one around it, is cancelled. [X-BATCH-7] [X-BATCH-11]"""
+    levels = [command("HGET", keys.batch(level.batch), "state") for level in member.lineage()]
+    return b"cancelled" in (yield Batch(levels))
 
 
 def read_status(keys: Keys, batch_id: str) -> Op[BatchStatus | None]:
@@ -305,7 +353,15 @@ def status_of(batch_id: str, flat: Sequence[bytes], left: int, failed: int) -> B
         failed=failed,
         queue=fields.get("queue", b"default").decode("utf-8", "replace"),
         waiting=[name for name in EVENTS if name in fields],
+        parent=_parent(fields.get("parent", b"null")),
     )
+
+
+def _parent(text: bytes) -> Membership | None:
+    try:
+        return membership(msgspec.json.decode(text))
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
 
 
 def _number(value: bytes | None) -> float:

@@ -148,7 +148,7 @@ def ending(keys: Keys, outcome: Outcome, job: Job, now: float, generation: Gener
     if outcome.place not in _WAITS and (value := job.get(BATCH)) is not None:
         member = membership(value)
         if member is not None:
-            ended = Ended(*member, jid, _how(outcome), time_text(now, generation))
+            ended = Ended(member, jid, _how(outcome), time_text(now, generation))
             outcome = msgspec.structs.replace(outcome, ended=ended)
     return outcome
 

@@ -10,7 +10,7 @@ import msgspec
 
 from jobwire.errors import InvalidJob, MaybeWritten, NoReply, RedisRefused, RedisTrouble
 from jobwire.protocol import cancelling, times
-from jobwire.protocol.batches import check_added, script_add
+from jobwire.protocol.batches import Membership, check_added, script_add
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.normalize import ReadyPayload
 from jobwire.protocol.times import Generation, When
@@ -207,7 +207,7 @@ def push_bulk(
 
 
 def push_members(
-    keys: Keys, batch_id: str, jobs: Sequence[ReadyPayload], confirm: Confirm | None = None
+    keys: Keys, member: Membership, jobs: Sequence[ReadyPayload], confirm: Confirm | None = None
 ) -> Op[None]:
     """Write jobs as members of a batch, in slices, in order. [X-BATCH-2] [X-BATCH-3]
 
@@ -217,7 +217,7 @@ def push_members(
     """
     written: list[str] = []
     for part in slices(jobs):
-        step = script_add(keys, batch_id, part)
+        step = script_add(keys, member, part)
         try:
             if confirm is None:
                 state: bytes = yield step
@@ -230,7 +230,7 @@ def push_members(
         except RedisTrouble as error:
             error.written = tuple(written)
             raise
-        check_added(batch_id, state)
+        check_added(member.batch, state)
         written += (job.jid for job in part)
 
 

@@ -234,11 +234,14 @@ def script_finish(
         if size == 13:
             words += ("", b"") if outcome.next is None else outcome.next
             ended = outcome.ended
-            words += ("",) * 4 if ended is None else (ended.jid, ended.how, ended.queue, ended.at)
+            if ended is None:
+                words += ("",) * 4
+            else:
+                words += (ended.jid, ended.how, ended.member.depth, ended.at)
         if outcome.next is not None:
             more.append(keys.queue(outcome.next.queue))
         if outcome.ended is not None:
-            more += batch_keys(keys, outcome.ended.batch, outcome.ended.queue)
+            more += batch_keys(keys, outcome.ended.member)
     return Script(
         "finish",
         [

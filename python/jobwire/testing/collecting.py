@@ -19,7 +19,7 @@ from jobwire.application.delivery import Batches, Bridge
 from jobwire.application.iterabletype import IterableSpec
 from jobwire.application.jobtype import JobType
 from jobwire.protocol import active_job, times
-from jobwire.protocol.batches import BATCH, HowEnded, membership
+from jobwire.protocol.batches import BATCH, HowEnded, Membership, membership
 from jobwire.protocol.chains import NEXT, next_job, passed_on
 from jobwire.protocol.groups import GROUP_CLASS, gathered, gives, start, to_gather
 from jobwire.protocol.normalize import ReadyPayload
@@ -351,9 +351,10 @@ class Jobs:
         queue, text = group.end
         end = ReadyPayload(group.jid, queue, None, text)
         members = [ReadyPayload(jid, to.queue, None, to.text) for jid, to in group.members]
-        self.batches.make(group.jid, {"on_success": end}, queue, "group")
-        self.batches.add(group.jid, members)
-        self.batches.end(group.jid, "closed")
+        batch = Membership(group.jid, queue)
+        self.batches.make(batch, {"on_success": end}, "group")
+        self.batches.add(batch, members)
+        self.batches.end(batch, "closed")
         self._started[group.jid] = members
         job.fields.pop(NEXT, None)
         job.fields.pop(KEEP, None)
@@ -417,8 +418,7 @@ class Jobs:
     def _dropped(self, job: EnqueuedJob) -> list[EnqueuedJob] | None:
         """End a member whose batch is cancelled; None for any other job. [X-BATCH-7]"""
         member = membership(job.get(BATCH))
-        status = None if member is None else self.batches.status(member.batch)
-        if status is None or status.state != "cancelled":
+        if member is None or not self.batches.is_cancelled(member):
             return None
         with self._lock:
             self._performed = [each for each in self._performed if each is not job]
@@ -429,7 +429,7 @@ class Jobs:
         member = membership(job.get(BATCH))
         if member is None or how is None or job.jid is None:
             return []
-        return self._collect(self.batches.end_member(member.batch, job.jid, how))[0]
+        return self._collect(self.batches.end_member(member, job.jid, how))[0]
 
     def _ended(self, job: Job, compiled: CompiledJob) -> list[EnqueuedJob]:
         """Keep the result of a job that returned, and collect the jobs that follow. [X-FLOW-3]"""

@@ -96,11 +96,17 @@ def _unique(url: str, record: Any) -> None:
 
 
 def _batch(url: str, record: Any) -> None:
-    """Add jobs to a batch one by one, delete the second, and close the batch."""
+    """Add jobs to a batch in another one by one, delete the second, and close both batches."""
     app = App()
     quick = app.job(name="Quick", queue="a")(lambda: None)
     app.connect(url)
-    with suppress(RedisTrouble), Inspector(url) as inspector, app.batch() as batch:
+    with (
+        suppress(RedisTrouble),
+        Inspector(url) as inspector,
+        app.batch() as outer,
+        suppress(RedisTrouble),  # which would cancel the outer batch
+        app.batch(parent=outer) as batch,
+    ):
         for number in range(4):
             try:
                 (jid,) = batch.add(quick.s())

@@ -162,10 +162,10 @@ SCENARIOS: dict[str, Scenario] = {
         ),
         Scenario(
             "batch",
-            "a client adds jobs to a batch, deletes one of them and closes the batch",
+            "a client adds jobs to a batch in another, deletes one of them and closes both",
             start="batch",
             ends=True,
-            certain=("EXEC", "batch_add.lua", "batch_end.lua"),
+            certain=("batch_open.lua", "batch_add.lua", "batch_end.lua"),
         ),
         Scenario(
             "success",

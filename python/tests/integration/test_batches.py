@@ -9,6 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
+from itertools import permutations, product
 from pathlib import Path
 from typing import Any
 
@@ -27,12 +28,21 @@ from jobwire import (
     RedisRefused,
     Unique,
 )
+from jobwire.application import workflows
 from jobwire.application.config import FetchMode
 from jobwire.errors import ConfigError, MaybeWritten, NoReply, RedisUnreachable
 from jobwire.inspect import AsyncInspector
 from jobwire.inspect.sets import sweep_queue
 from jobwire.ops import Operations
-from jobwire.protocol.batches import batch_of, member_in, script_end
+from jobwire.protocol.batches import (
+    EVENTS,
+    Membership,
+    batch_of,
+    member_in,
+    read_status,
+    script_end,
+    script_open,
+)
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.normalize import ReadyPayload
 from jobwire.protocol.outcome import DONE, ending
@@ -40,6 +50,7 @@ from jobwire.protocol.payload import decode
 from jobwire.protocol.pushing import push_members
 from jobwire.protocol.unique import digest
 from jobwire.protocol.wire import Confirm, Op
+from jobwire.testing.batches import BatchStore
 from jobwire.web import Visitor, WebApp
 from tests.workers import Workers, running
 
@@ -70,10 +81,11 @@ class Shop:
         self.work, self.follow = work, follow
         self.app.connect(server.url)
 
-    def batch(self) -> Any:
-        """Return a batch with all callbacks."""
-        events = {name: self.follow.s(name) for name in ("on_success", "on_complete", "on_death")}
-        return self.app.batch(**events, description="pictures")
+    def batch(self, parent: Batch | None = None, name: str = "") -> Any:
+        """Return a batch with all callbacks; they count with its name."""
+        events = ("on_success", "on_complete", "on_death")
+        calls = {event: self.follow.s(name + event) for event in events}
+        return self.app.batch(**calls, description="pictures", parent=parent)
 
     def filled(self, count: int = 1) -> Batch:
         """Return a closed batch with members."""
@@ -436,9 +448,230 @@ def test_a_member_that_people_end_releases_its_lock(server: Server, shop: Shop, 
     assert shop.client.mget(keys) == [None, b"another"]
 
 
+@FETCH
+def test_a_batch_in_a_batch(server: Server, shop: Shop, fetch: FetchMode) -> None:
+    """X-BATCH-9, X-BATCH-10: the outer one waits for the inner ones; members open some as well."""
+    opened: list[Batch] = []
+
+    def act(number: int) -> None:
+        if number == 1:
+            with shop.batch(shop.app.current_batch(), "inner ") as inner:
+                inner.add(shop.work.s(2), shop.work.s(3))
+                opened.append(inner)
+
+    shop.act = act
+    with shop.batch() as outer:
+        outer.add(shop.work.s(1))
+        with shop.batch(outer, "empty ") as empty:
+            pass
+        assert state(empty) == ("complete", 0, 0, 0)
+        assert shop.pushed() == {"empty on_success": 1, "empty on_complete": 1}
+        assert state(outer) == ("open", 1, 0, 1)
+    with running(shop.app, server, fetch=fetch, concurrency=3):
+        wait_until(lambda: state(outer)[0] == "complete", what="the end")
+        shop.ended()
+        wait_until(lambda: shop.calls.total() == 6, what="the callbacks")
+    assert shop.calls == {
+        name + event: 1
+        for name in ("", "inner ", "empty ")
+        for event in ("on_success", "on_complete")
+    }
+    (inner,) = opened
+    assert (state(outer), state(inner)) == (("complete", 0, 0, 3), ("complete", 0, 0, 2))
+    status = inner.status()
+    assert status is not None
+    assert status.parent == Membership(outer.id, "default")
+    found = shop.app.find_batch(inner.id)
+    assert found is not None
+    assert found.status() == status
+    for key in shop.client.keys("jobwire:batch:*"):
+        assert 2_591_000 < shop.client.ttl(key) <= 2_592_000
+
+
+@FETCH
+def test_a_death_inside_an_inner_batch(server: Server, fetch: FetchMode) -> None:
+    """X-BATCH-10: is told to every batch around it at once; success later reaches them as well."""
+    shop = Shop(server, retry=0)
+    dies = threading.Event()
+    dies.set()
+
+    def act(number: int) -> None:
+        if dies.is_set() and number == 1:
+            raise ValueError
+
+    shop.act = act
+    with shop.batch() as outer, shop.batch(outer, "middle ") as middle:
+        with shop.batch(middle, "inner ") as inner:
+            inner.add(shop.work.s(1), shop.work.s(2))
+        with running(shop.app, server, fetch=fetch), Inspector(server.url) as inspector:
+            names = ("", "middle ", "inner ")
+            wanted = Counter([f"{name}on_death" for name in names] + ["inner on_complete"])
+            wait_until(lambda: shop.calls == wanted, what="the death")
+            assert [state(each) for each in (outer, middle, inner)] == [
+                *(("open", 1, 0, 0), ("open", 0, 1, 0), ("complete", 0, 1, 1))
+            ]
+            dies.clear()
+            (entry,) = inspector.entries("dead")
+            assert inspector.retry(entry)
+            wait_until(lambda: state(inner) == ("complete", 0, 0, 2), what="the success")
+            shop.ended()
+        assert state(middle) == ("open", 0, 0, 1)
+    assert state(outer) == ("complete", 0, 0, 1)
+    assert shop.pushed() + shop.calls == wanted + Counter(
+        ["inner on_success", "on_complete", "on_success", "middle on_complete", "middle on_success"]
+    )
+    shop.app.close()
+
+
+@FETCH
+def test_a_cancelled_batch_around_others(server: Server, shop: Shop, fetch: FetchMode) -> None:
+    """X-BATCH-11: no member inside it starts, it takes none, and the one around it ends."""
+    with shop.batch() as outer:
+        with shop.batch(outer, "middle ") as middle, shop.batch(middle, "inner ") as inner:
+            inner.add(shop.work.s(1), shop.work.s(2))
+            assert middle.cancel()
+            with pytest.raises(BatchEnded, match=f"batch {inner.id} is cancelled"):
+                inner.add(shop.work.s(3))
+            with pytest.raises(BatchEnded, match=f"batch {inner.id} is cancelled"):
+                shop.batch(inner).__enter__()
+            assert state(inner) == ("open", 2, 0, 0)
+        assert state(inner) == ("cancelled", 2, 0, 0)
+    with running(shop.app, server, fetch=fetch):
+        wait_until(lambda: state(outer) == ("complete", 0, 1, 0), what="the end")
+        wait_until(lambda: shop.calls, what="the callback")
+        shop.ended()
+    assert not shop.runs
+    assert shop.calls == {"on_complete": 1}
+    assert [state(each) for each in (middle, inner)] == [
+        *(("cancelled", 0, 1, 0), ("cancelled", 0, 2, 0))
+    ]
+
+
+def test_people_see_and_end_inner_batches(server: Server, shop: Shop) -> None:
+    """X-BATCH-9, X-BATCH-10: as a tree; a deletion ends every batch that ends with it."""
+    with shop.batch() as outer, shop.batch(outer, "inner ") as inner:
+        inner.add(shop.work.s(1))
+    app = WebApp(server.url, authorize=lambda _: Visitor("ada", "admin"))
+    with Inspector(server.url) as inspector, closing(app), TestClient(app) as pages:
+        tree = [(depth, one.id) for depth, one in inspector.batches().nested()]
+        assert tree == [(0, outer.id), (1, inner.id)]
+        assert f'↳ <a href="/batches/{inner.id}">' in pages.get("/batches").text
+        assert f'<a href="/batches/{outer.id}"><code>' in pages.get(f"/batches/{inner.id}").text
+        assert f'<a href="/batches/{inner.id}"><code>' in pages.get(f"/batches/{outer.id}").text
+        assert inspector.missing_members(outer.id).jids == []
+        (entry,) = inspector.jobs("default")
+        assert inspector.delete(entry)
+        assert [state(each) for each in (outer, inner)] == [("complete", 0, 1, 0)] * 2
+        assert shop.pushed() == {"on_complete": 1, "inner on_complete": 1}
+        assert list(inspector.batch_members(outer.id).failed) == [f"batch:{inner.id}"]
+        shop.client.sadd(f"jobwire:batch:{outer.id}:open", "batch:gone")
+        assert inspector.missing_members(outer.id).jids == ["batch:gone"]
+
+
+def test_how_deep_batches_are(shop: Shop) -> None:
+    """X-BATCH-9: eight, so that a step has an end; a batch that ended takes no other."""
+    with shop.batch() as outermost:
+        batches = [outermost]
+        for _ in range(7):
+            batches.append(shop.batch(batches[-1]).__enter__())
+        (jid,) = batches[-1].add(shop.work.s(1))
+        with pytest.raises(ConfigError, match="is inside 7 others, and batches are at most 8 deep"):
+            shop.batch(batches[-1])
+        job: Any = shop.work
+        with pytest.raises(ConfigError, match="is not a batch; give that of a `with` block"):
+            shop.batch(job)
+        assert shop.client.smembers(f"jobwire:batch:{batches[-1].id}:open") == {jid.encode()}
+    for batch in reversed(batches[1:]):
+        shop.app.client._produce(workflows.end_batch, batch._member, "closed")
+    assert shop.work.cancel(jid).place == "queued"
+    assert {state(batch) for batch in batches} == {("complete", 0, 1, 0)}
+    before = set(shop.client.keys())
+    with pytest.raises(BatchEnded, match=f"batch {outermost.id} is complete"):
+        shop.batch(outermost).__enter__()
+    assert set(shop.client.keys()) == before
+
+
+def test_an_inner_batch_with_asyncio(shop: Shop) -> None:
+    """X-BATCH-9: the twins."""
+
+    async def main() -> None:
+        async with shop.batch() as outer, shop.batch(outer) as inner:
+            await inner.aadd(shop.work.s(1))
+            assert await outer.acancel()
+            with pytest.raises(BatchEnded):
+                await inner.aadd(shop.work.s(2))
+        await shop.app.aclose()
+
+    asyncio.run(main())
+
+
+ORDERS = [
+    (order, hows)
+    for order in permutations(["a", "b", "close outer", "close inner", "x"])
+    for hows in product(["done", "dead", "dropped"], ["done", "dead"])
+]
+
+
+@pytest.mark.parametrize("x", ["a", "retry a", "cancel outer", "cancel inner"])
+def test_every_order_of_ends(shop: Shop, x: str) -> None:
+    """X-BATCH-10, X-BATCH-11: in Redis and in memory, with one end twice or a batch cancelled."""
+    run = shop.app.client.redis.run
+    callback = ReadyPayload("c", "q", None, b'{"class":"A","args":[]}')
+    for number, (order, hows) in enumerate(ORDERS):
+        outer = Membership(f"o{number}", "outer")
+        inner = Membership(f"i{number}", "inner", outer)
+        store = BatchStore()
+        due: Counter[str] = Counter()
+        places = {"a": inner, "b": outer}
+        for batch in (outer, inner):
+            events = {
+                event: ReadyPayload(f"{batch.queue} {event}", batch.queue, None, callback.text)
+                for event in EVENTS
+            }
+            store.make(batch, events, "")
+            run(one(script_open(Keys(), batch, events, description="", now=1)))
+        for jid, batch in places.items():
+            job = ReadyPayload(jid, "q", None, b"{}")
+            store.add(batch, [job])
+            run(push_members(Keys(), batch, [job]))
+        seen: Counter[str] = Counter()
+        for event in (x if each == "x" else each for each in order):
+            word, _, name = event.rpartition(" ")
+            if word in ("close", "cancel"):
+                batch = outer if name == "outer" else inner
+                made = store.end(batch, "closed" if word == "close" else "cancelled") or []
+                how: Any = "closed" if word == "close" else "cancelled"
+                run(one(script_end(Keys(), batch, how, at="1")))
+            else:
+                how = "done" if word else hows[name == "b"]
+                made = store.end_member(places[name], name, how)
+                run(one(script_end(Keys(), places[name], how, at="1", jid=name)))
+            due.update(job.jid for job in made)
+            for batch in (outer, inner):
+                status = run(read_status(Keys(), batch.batch))
+                expected = store.status(batch.batch)
+                assert status is not None
+                assert expected is not None
+                assert (status.state, status.open, status.failed, status.waiting) == (
+                    *(expected.state, expected.open, expected.failed, expected.waiting),
+                ), (order, hows, event)
+                seen[batch.queue] = shop.client.llen(f"queue:{batch.queue}")
+        assert max(due.values(), default=1) == 1
+        assert seen.total() == due.total()
+        shop.client.delete("queue:outer", "queue:inner", "queue:q")
+        if "cancel" not in x:
+            final = [store.status(each.batch) for each in (outer, inner)]
+            assert {each and each.state for each in final} == {"complete"}
+            assert due["outer on_complete"] == due["inner on_complete"] == 1
+        if x == "a":
+            assert due["inner on_success"] == (hows[0] == "done")
+            assert due["outer on_success"] == (hows == ("done", "done"))
+            assert due["outer on_death"] == ("dead" in hows)
+
+
 @pytest.mark.process
 def test_kill_9_of_the_worker(server: Server, workers: Workers, tmp_path: Path) -> None:
-    """X-BATCH-5, GUAR-1: at any moment: the callbacks come once, after every member."""
+    """X-BATCH-5, X-BATCH-10, GUAR-1: the callbacks come once, after every member of each batch."""
     (tmp_path / "jobs.py").write_text(
         "import jobwire\n"
         f"app = jobwire.App({server.url!r})\n"
@@ -453,7 +686,10 @@ def test_kill_9_of_the_worker(server: Server, workers: Workers, tmp_path: Path) 
         "    app.client.redis.run(count(event))\n"
     )
     shop = Shop(server)
-    batch = shop.filled(2000)
+    with shop.batch() as batch:
+        for name in "abcd":
+            with shop.batch(batch, name) as inner:
+                inner.add_all(shop.work.s(n) for n in range(500))
     for number in range(1, 5):
         worker = workers.start("jobs:app")
         identity = worker.identity(shop.client)
@@ -465,9 +701,12 @@ def test_kill_9_of_the_worker(server: Server, workers: Workers, tmp_path: Path) 
         shop.client.delete(identity)  # its lease is over
     workers.start("jobs:app")
     wait_until(lambda: shop.client.get("on_success"), what="the success")
-    assert state(batch) == ("complete", 0, 0, 2000)
-    assert int(shop.client.get("on_complete")) == 1
-    assert int(shop.client.get("on_success")) == 1
+    assert state(batch) == ("complete", 0, 0, 4)
+    for name in ("", *"abcd"):
+        wait_until(
+            lambda: shop.client.mget(name + "on_complete", name + "on_success") == [b"1"] * 2,  # noqa: B023
+            what="the callbacks",
+        )
     assert not shop.client.exists("on_death")
     shop.app.close()
 
@@ -598,7 +837,7 @@ def test_a_push_without_a_reply_is_unsure() -> None:
     unreachable = RedisUnreachable("x")
     for confirm in (None, Confirm(1, 1.0)):
         for error, kind in [(NoReply("x"), MaybeWritten), (unreachable, RedisUnreachable)]:
-            steps = push_members(Keys(), "b", jobs, confirm)
+            steps = push_members(Keys(), Membership("b", "q"), jobs, confirm)
             next(steps)
             steps.send(b"open" if confirm is None else [b"open"])
             with pytest.raises(kind) as raised:
@@ -612,10 +851,15 @@ def test_payloads_without_a_batch() -> None:
     texts = [b'{"jw_batch":1', b'{"jw_batch":1}', b'["jw_batch"]', b'"jw_batch"\xff', b"{}"]
     texts += [b'{"jw_batch":{"id":"a b","queue":"q"}}', b'{"jw_batch":{"id":"a"},"jid":"j"}']
     texts += [b'{"jw_batch":{"id":"a","queue":"q"}}']
+    texts += [b'{"jw_batch":{"id":"a","queue":"q","parent":1},"jid":"j"}']
+    deep: Any = None
+    for _ in range(9):
+        deep = {"id": "a", "queue": "q", "parent": deep}
+    texts += [json.dumps({"jw_batch": deep, "jid": "j"}).encode()]
     assert [member_in(text) for text in texts] == [None] * len(texts)
     for text in (b'{"class":"A","args":[]}', b'{"class":"A","args":[],"jid":"j","jw_batch":1}'):
         assert ending(Keys(), DONE, decode(text, "q"), 0, 8) == DONE
-    assert batch_of({"jw_callback": {"id": "a", "queue": "q"}}) == ("a", "q")
+    assert batch_of({"jw_callback": {"id": "a", "queue": "q"}}) == Membership("a", "q")
 
 
 def test_a_namespace(server: Server) -> None:

@@ -240,6 +240,46 @@ def test_a_long_job_in_ruby_keeps_its_slot(driver: Driver, client: redis.Redis) 
     assert not client.exists("jobwire:limit:api:held")
 
 
+def test_batches_in_batches_of_both_sides(
+    sidekiq: RealSidekiq, driver: Driver, app: App, client: redis.Redis
+) -> None:
+    """X-BATCH-9 to X-BATCH-11: Ruby makes inner batches, and ends those of Python."""
+    member = app.job(name="MemberJob")(lambda what: None)
+    dying = app.job(name="DyingMemberJob", retry=0)(lambda what: None)
+    with app.batch(on_success=member.s("all"), on_death=member.s("died")) as outer:
+        with app.batch(parent=outer, on_success=member.s("inner")) as inner:
+            inner.add(member.s("one"), member.s("two"))
+        code = """
+          around = Jobwire::Batch.new(with, "default")
+          Jobwire::Batch.open(parent: around, on_success: [MemberJob, "ruby"]) do |inner|
+            MemberJob.perform_async("three")
+            Jobwire::Batch.open(parent: inner) { MemberJob.perform_async("four") }
+          end.id
+        """
+        made = driver.eval(code, outer.id)
+    with app.batch(on_complete=member.s("ended"), on_death=member.s("died")) as second:
+        with app.batch(parent=second, on_success=member.s("never")) as dies:
+            dies.add(dying.s("fails"))
+        with app.batch(parent=second) as cancelled, app.batch(parent=cancelled) as within:
+            within.add(member.s("never"))
+        cancelled.cancel()
+    with sidekiq.worker(program="unique.rb", poll=None):
+        wait_until(lambda: complete(client, outer.id) and complete(client, second.id), 20.0)
+        wait_until(lambda: len(results(client)) == 9, what="the callbacks")
+    done = sorted(one["args"][0] for one in results(client))
+    assert done == ["all", "died", "ended", "four", "inner", "one", "ruby", "three", "two"]
+    assert complete(client, made)
+    assert client.smembers(f"jobwire:batch:{second.id}:failed") == {
+        f"batch:{batch.id}".encode() for batch in (dies, cancelled)
+    }
+    with pytest.raises(RubyError, match="batches are at most 8 deep"):
+        driver.eval(
+            "Jobwire::Batch.open(parent: with.reduce(nil) { |outer, id| "
+            'Jobwire::Batch.new(id, "q", outer) }) {}',
+            list("abcdefgh"),
+        )
+
+
 def complete(client: redis.Redis, batch: str) -> bool:
     return client.hget(f"jobwire:batch:{batch}", "state") == b"complete"
 

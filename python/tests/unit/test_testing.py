@@ -623,7 +623,8 @@ class Album:
         self.work, self.follow = work, follow
 
     def open(self) -> NewBatch:
-        events = {name: self.follow.s(name) for name in ("on_success", "on_complete", "on_death")}
+        names = ("on_success", "on_complete", "on_death")
+        events: Any = {name: self.follow.s(name) for name in names}
         return self.app.batch(**events, description="album")
 
 

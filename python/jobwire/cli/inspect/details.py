@@ -114,6 +114,9 @@ def one_batch(status: BatchStatus, lost: MissingMembers | None, now: float) -> T
         ("callbacks to come", ", ".join(status.waiting) or "none"),
         ("queue of callbacks", clean(status.queue)),
     ]
+    if status.parent is not None:
+        around = " in ".join(clean(each.batch) for each in status.parent.lineage())
+        facts.insert(1, ("inside", around))
     problems: tuple[str, ...] = ()
     if lost is not None:
         facts.append(("open in no place", f"{len(lost.jids):,}"))

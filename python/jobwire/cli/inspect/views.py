@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -25,6 +25,7 @@ from jobwire.inspect import (
 from jobwire.inspect.formats import clean, cut, duration, iso, plain
 from jobwire.inspect.shards import AskAll
 from jobwire.ops import Operations
+from jobwire.protocol.batches import BatchStatus
 from jobwire.text import counted
 
 __all__ = [
@@ -335,7 +336,7 @@ def _lock_record(lock: UniqueLock, now: float) -> dict[str, Any]:
 
 
 def batches(inspector: Inspector, limit: int, examine: int) -> Table:
-    """Show batches."""
+    """Show batches, those inside another below it."""
     read = inspector.batches(limit=limit, examine=examine)
     more = "there may be more batches: use a higher --limit or --examine"
     return Table(
@@ -349,19 +350,23 @@ def batches(inspector: Inspector, limit: int, examine: int) -> Table:
             Column("created"),
             Column("description", grow=True),
         ],
-        read.batches,
-        lambda status: (
-            clean(status.id),
-            clean(status.state),
-            f"{status.open:,}",
-            f"{status.failed:,}",
-            f"{status.done:,}",
-            iso(status.created_at),
-            clean(status.description),
-        ),
-        plain,
+        list(read.nested()),
+        lambda row: _batch_cells(*row),
+        lambda row: plain(row[1]),
         problems=() if read.complete else (more,),
         empty="none",
+    )
+
+
+def _batch_cells(depth: int, status: BatchStatus) -> Sequence[Cell]:
+    return (
+        f"{'  ' * depth}{clean(status.id)}",
+        clean(status.state),
+        f"{status.open:,}",
+        f"{status.failed:,}",
+        f"{status.done:,}",
+        iso(status.created_at),
+        clean(status.description),
     )
 
 

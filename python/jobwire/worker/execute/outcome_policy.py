@@ -34,7 +34,7 @@ from jobwire.errors import (
     TryAgain,
 )
 from jobwire.protocol import gitlab, steps
-from jobwire.protocol.batches import BATCH, membership
+from jobwire.protocol.batches import BATCH, is_cancelled, membership
 from jobwire.protocol.chains import NEXT, next_job, passed_on
 from jobwire.protocol.classes import hand_over
 from jobwire.protocol.dead_set import dead_place
@@ -70,7 +70,7 @@ from jobwire.protocol.retry import (
 from jobwire.protocol.ruby_locks import rejects, ruby_lock_of, script_ruby_take, script_ruby_tidy
 from jobwire.protocol.times import Generation, stamp
 from jobwire.protocol.unique import UNIQUE, lock_of, script_lock, script_unlock
-from jobwire.protocol.wire import Batch, Command, Script, command, once
+from jobwire.protocol.wire import Batch, Command, Script, once
 from jobwire.worker.execute.compiled_job import CancelledIds
 from jobwire.worker.execute.execution import Execution
 from jobwire.worker.execute.failure import describe, user_trace
@@ -368,11 +368,10 @@ class OutcomePolicy:
         if member is None or self.redis is None:
             return False
         try:
-            state = self.redis.run(once(command("HGET", self.keys.batch(member.batch), "state")))
+            if not self.redis.run(is_cancelled(self.keys, member)):
+                return False
         except RedisTrouble:
             return False  # it runs, as members do that have begun
-        if state != b"cancelled":
-            return False
         with running(job):
             _log.info("dropped: batch %s was cancelled", member.batch)
         keep = keep_of(job, default)

@@ -15,7 +15,7 @@ from jobwire.connection import resources
 from jobwire.connection.resources import script
 from jobwire.periodic.schedule import load, set_enabled
 from jobwire.protocol import periodic
-from jobwire.protocol.batches import EVENTS, Ended, Membership, create, script_end
+from jobwire.protocol.batches import EVENTS, Ended, Membership, script_end, script_open
 from jobwire.protocol.cancelling import cancel
 from jobwire.protocol.dead_set import DeadSetLimits
 from jobwire.protocol.groups import Start, script_start
@@ -140,16 +140,19 @@ def limit_life(shell: Shell, keys: Keys) -> None:
 
 
 def batch_life(shell: Shell, keys: Keys) -> None:
-    """Make a batch, add members, end one as it runs and one as it waits; start a group."""
-    member = Membership("b", "a:b")
+    """Make a batch in another, add members, end one as it runs, one as it waits; start a group."""
+    outer = Membership("o", "c|d")
+    member = Membership("b", "a:b", outer)
     callback = ReadyPayload("c", "a:b", None, b'{"class":"A","args":[]}')
     events = dict.fromkeys(EVENTS, callback)
-    shell.run(one(create(keys, "b", events, queue="a:b", description="", now=NOW)))
+    for batch in (outer, member):
+        step = script_open(keys, batch, events, description="", now=NOW)
+        assert shell.run(one(step)) == b"open"
     jobs = [ReadyPayload(str(n), "c|d", None, b"%d" % n) for n in range(3)]
-    shell.run(push_members(keys, "b", jobs))
+    shell.run(push_members(keys, member, jobs))
     shell.live(ME, keys)
     (held,) = shell.run(fetch(keys, ME, ["c|d"], count=1, sequence=100)).jobs
-    ended = Ended("b", "a:b", held.text.decode(), "done", "1")
+    ended = Ended(member, held.text.decode(), "done", "1")
     shell.run(one(finish((held.field, Outcome(ended=ended)), keys=keys)))
     place = keys.queue("c|d")
     result = ResultToStore("1", 60, b"{}")

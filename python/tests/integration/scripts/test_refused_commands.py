@@ -16,7 +16,7 @@ from jobwire.connection.sync import SyncRedis
 from jobwire.ops import Operations
 from jobwire.periodic.schedule import load, set_enabled
 from jobwire.protocol import groups, periodic, permissions
-from jobwire.protocol.batches import EVENTS, Membership, create, script_end
+from jobwire.protocol.batches import EVENTS, Membership, script_end, script_open
 from jobwire.protocol.cancelling import cancel
 from jobwire.protocol.dead_set import DeadSetLimits
 from jobwire.protocol.limits import LimitOfJob, script_free, script_take
@@ -29,7 +29,7 @@ from jobwire.protocol.pushing import push, push_members
 from jobwire.protocol.reliable import fetch, put_back, recover
 from jobwire.protocol.results import ResultToStore
 from jobwire.protocol.unique import Lock, script_kill, script_unlock
-from jobwire.protocol.wire import Op
+from jobwire.protocol.wire import Op, Script
 from tests.integration.scripts.shell import (
     FINISHES,
     KEYS,
@@ -47,7 +47,8 @@ JOB = b'{"class":"A","args":[],"jid":"9f2c1b7a4d3e5f60718293a4","queue":"q"}'
 LOCK = Lock("a" * 64, "until_done", 60)
 ONE = LimitOfJob("api", at_once=1)
 LIMITS = DeadSetLimits(NOW)
-IN_BATCH = Membership("b", "after")
+AROUND = Membership("o", "after")
+IN_BATCH = Membership("b", "after", AROUND)
 CALL = re.compile(r'redis\.p?call\("([A-Z]+)"')
 OLD = StoredEntry("cron_job:old", None, {"name": "old", "klass": "A", "cron": "* * * * * UTC"})
 
@@ -137,14 +138,23 @@ def a_unique_deletion(shell: Shell) -> Op[Any]:
 
 
 def members(shell: Shell) -> ReadyPayload:
-    callback = ReadyPayload("c", "after", None, b'{"class":"A","args":[]}')
-    events = dict.fromkeys(EVENTS, callback)
-    shell.run(one(create(KEYS, "b", events, queue="after", description="", now=NOW)))
+    for batch in (AROUND, IN_BATCH):
+        shell.run(one(opened(batch)))
     return ReadyPayload("j", "q", None, JOB)
 
 
+def opened(batch: Membership) -> Script:
+    callback = ReadyPayload("c", "after", None, b'{"class":"A","args":[]}')
+    return script_open(KEYS, batch, dict.fromkeys(EVENTS, callback), description="", now=NOW)
+
+
+def a_batch(shell: Shell) -> Op[Any]:
+    shell.run(one(opened(AROUND)))
+    return one(opened(IN_BATCH))
+
+
 def a_member(shell: Shell) -> Op[Any]:
-    return push_members(KEYS, "b", [members(shell)])
+    return push_members(KEYS, IN_BATCH, [members(shell)])
 
 
 def a_group(shell: Shell) -> Op[Any]:
@@ -156,8 +166,9 @@ def a_group(shell: Shell) -> Op[Any]:
 
 
 def a_member_deleted(shell: Shell) -> Op[Any]:
-    shell.run(push_members(KEYS, "b", [members(shell)]))
-    shell.run(one(script_end(KEYS, IN_BATCH, "closed", at="1")))
+    shell.run(push_members(KEYS, IN_BATCH, [members(shell)]))
+    for batch in (IN_BATCH, AROUND):
+        shell.run(one(script_end(KEYS, batch, "closed", at="1")))
     place = KEYS.queue("q")
     return one(script_end(KEYS, IN_BATCH, "dropped", at="1", jid="j", place=place, text=JOB))
 
@@ -172,7 +183,7 @@ def a_kill(shell: Shell) -> Op[Any]:
 
 
 def a_member_killed(shell: Shell) -> Op[Any]:
-    shell.run(push_members(KEYS, "b", [members(shell)]))
+    shell.run(push_members(KEYS, IN_BATCH, [members(shell)]))
     shell.plain.delete(KEYS.queue("q"))
     shell.plain.zadd(KEYS.retry, {JOB: 5})
     step = script_end(
@@ -209,6 +220,7 @@ ACTS: dict[str, Callable[[Shell], Op[Any]]] = {
     "lock": a_unique_push,
     "unlock": a_unique_deletion,
     "batch_add": a_member,
+    "batch_open": a_batch,
     "batch_start": a_group,
     "batch_end": a_member_deleted,
     "kill": a_kill,

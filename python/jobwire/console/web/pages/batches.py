@@ -18,7 +18,7 @@ def show_all(context: RequestContext) -> Page:
     """Show the newest batches."""
     inspector = context.operations.inspector
     read = context.shared("batches", lambda: inspector.batches(limit=MAX_BATCHES, examine=EXAMINED))
-    batches = [(batch, _description(context, batch)) for batch in read.batches]
+    batches = [(depth, batch, _description(context, batch)) for depth, batch in read.nested()]
     return Page("batches.html", {"title": "Batches", "batches": batches, "complete": read.complete})
 
 
