@@ -94,10 +94,7 @@ def test_config_as_json(shop: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "environ", "status", "words"),
     [
-        (["-c", "0"], {}, 2, "--concurrency: concurrency: 0 is less than 1"),
         ([], {"JOBWIRE_TIMEOUT": "soon"}, 2, "JOBWIRE_TIMEOUT: timeout: 'soon'"),
-        (["--redis", "http://x"], {}, 2, "must begin with redis://"),
-        (["-C", "gone.yml"], {}, 2, "gone.yml: cannot be read: No such file"),
         (["-C", "typo.yml"], {}, 2, "typo.yml:1: concurency: no such setting; did you mean conc"),
         (["-C", "jobwire.toml", "shop:nope"], {}, 3, "'shop' has no 'nope'"),
     ],
@@ -248,13 +245,6 @@ JOBWIRE = {{"URL": "{URL}", "NAMESPACE": "shop"}}
         ),
         (
             ["jobwire"],
-            {"jobs.py": JOBS % None, "jobwire.toml": f"app = 'jobs:app'\nredis = '{URL}'"},
-            {},
-            "shop",
-        ),
-        (["jobwire", "-r", "jobs:app"], {"jobs.py": JOBS % repr(URL)}, {}, "shop"),
-        (
-            ["jobwire"],
             {"jobs.py": JOBS % repr(URL)},
             {"JOBWIRE_APP": "jobs:app", "JOBWIRE_REDIS_URL": "redis://127.0.0.1:2"},
             "shop",
@@ -268,7 +258,7 @@ JOBWIRE = {{"URL": "{URL}", "NAMESPACE": "shop"}}
             "shop",
         ),
     ],
-    ids=["toml-app", "toml-redis", "require", "variable-app", "variable", "flask", "django"],
+    ids=["toml-app", "variable-app", "variable", "flask", "django"],
 )
 def test_every_command_uses_the_redis_and_the_namespace_of_the_configuration(
     tmp_path: Path, how: list[str], files: dict[str, str], variables: dict[str, str], namespace: str

@@ -365,12 +365,9 @@ def test_a_command_that_cannot_run_is_refused(
     assert says in started.log
 
 
-@pytest.mark.parametrize("reload", ["--reload", "--no-reload"])
-def test_a_command_ends_also_after_a_kill(
-    dev: Callable[..., Dev], tmp_path: Path, reload: str
-) -> None:
+def test_a_command_ends_also_after_a_kill(dev: Callable[..., Dev], tmp_path: Path) -> None:
     (tmp_path / "beside.py").write_text(BESIDE)
-    started = dev(reload, "--with", f"{sys.executable} beside.py")
+    started = dev("--with", f"{sys.executable} beside.py")
     wait_until(lambda: (tmp_path / "beside").exists() and (tmp_path / "beside").read_text())
     assert started.end(signal.SIGKILL) == -9
     wait_until(lambda: (tmp_path / "ended").exists())

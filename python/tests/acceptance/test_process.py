@@ -103,16 +103,6 @@ def test_a_signal_that_another_thread_gets(server: Server, fleet: Fleet, tmp_pat
     assert fleet.wait() == 0
 
 
-def test_usr2_means_nothing_to_a_single_process(server: Server, fleet: Fleet) -> None:
-    """SIG-4: a signal without a meaning is logged and ignored."""
-    fleet.start("shop:app", "--redis", server.url)
-    fleet.wait_logged(", process ")
-    fleet.send(signal.SIGUSR2)
-    fleet.wait_logged("there are none; ignored")
-    fleet.send(signal.SIGTERM)
-    assert fleet.wait() == 0
-
-
 @pytest.mark.parametrize(("arguments", "shown"), [((), True), (("--log-format", "json"), False)])
 def test_people_are_greeted(arguments: tuple[str, ...], shown: bool, tmp_path: Path) -> None:
     """A terminal shows a banner; a log for machines does not."""
@@ -135,18 +125,6 @@ def test_people_are_greeted(arguments: tuple[str, ...], shown: bool, tmp_path: P
     assert (ended.returncode, ended.stdout) == (2, b""), said
     assert ("| job |" in said) == shown
     assert "127.0.0.1:1" in said
-
-
-def test_a_thread_of_the_application_that_dies_is_in_the_log(server: Server, fleet: Fleet) -> None:
-    """SIG-1: as an ordinary log line; the worker continues."""
-    fleet.start("shop:app", "--redis", server.url)
-    (line,) = fleet.wait_logged("thread shop-cache died")
-    assert line["lvl"] == "ERROR"
-    assert "ZeroDivisionError" in line["exc"]
-    fleet.wait_logged(", process ")
-    fleet.send(signal.SIGTERM)
-    assert fleet.wait() == 0
-    assert all(line.startswith("{") for line in fleet.log.read_text().splitlines())
 
 
 @pytest.mark.parametrize("processes", ["1", pytest.param("2", marks=pytest.mark.full)])
@@ -183,7 +161,10 @@ def test_a_closed_terminal_stops(server: Server, fleet: Fleet, processes: str) -
 def test_an_orderly_end_is_pythons_own(
     server: Server, fleet: Fleet, tmp_path: Path, processes: str
 ) -> None:
-    """SIG-1: functions that the application registered with `atexit` run in each process."""
+    """SIG-1: functions that the application registered with `atexit` run in each process.
+
+    A thread of the application that died before was an ordinary line of the log.
+    """
     with (tmp_path / "shop.py").open("a") as file:
         file.write(
             "import atexit, os\n"
@@ -196,11 +177,15 @@ def test_an_orderly_end_is_pythons_own(
     assert fleet.wait() == 0
     workers = fleet.booted()
     assert len(workers) == int(processes)
+    died = fleet.logged("thread shop-cache died")
+    assert {line["lvl"] for line in died} == {"ERROR"}
+    assert all("ZeroDivisionError" in line["exc"] for line in died)
+    assert all(line.startswith("{") for line in fleet.log.read_text().splitlines())
     assert set(workers) <= set(map(int, (tmp_path / "left").read_text().split()))
 
 
 def test_nohup_outlives_its_terminal(server: Server, fleet: Fleet) -> None:
-    """SIG-1: a signal that was ignored before stays ignored."""
+    """SIG-1, SIG-4: a signal that was ignored before stays ignored, as one without a meaning."""
     fleet.start("shop:app", "--redis", server.url, before=("nohup",))
     fleet.wait_logged(", process ")
     fleet.send(signal.SIGHUP)
@@ -240,15 +225,14 @@ def test_a_process_whose_event_loop_cannot_run_ends(server: Server, fleet: Fleet
     assert redis.llen("queue:default") + int(redis.get("stat:processed") or 0) == 3
 
 
-@pytest.mark.parametrize("name", ["Wait", "AsyncWait"])
 def test_an_isolated_job_is_put_back_and_interrupted(
-    server: Server, fleet: Fleet, tmp_path: Path, name: str
+    server: Server, fleet: Fleet, tmp_path: Path
 ) -> None:
     """SIG-5, FETCH-6: at the deadline; its process ends with the worker."""
     out = tmp_path / "out"
     fleet.start("tests.apps.isolated:app", "--redis", server.url, "-t", "1")
     with Client(server.url) as client:
-        client.push(name, [str(out)])
+        client.push("Wait", [str(out)])
     wait_until(lambda: out.exists() and out.read_text().endswith("\n"), 60)
     fleet.send(signal.SIGTERM)
     assert fleet.wait() == 0

@@ -34,46 +34,21 @@ def queue(server: Server) -> list[bytes]:
     return list(found)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_term_and_int_let_jobs_end_and_exit_0(
-    server: Server, workers: Workers, client: Client, number: signal.Signals
-) -> None:
-    """SIG-1, FETCH-5, BEAT-7: a late job stays in its queue."""
-    worker = workers.start(APP, "--redis", server.url, "-c", "2")
-    redis = server.client()
-    identity = worker.identity(redis)
-    client.push("Hold", [1])
-    wait_until(lambda: traces(server, recording.STARTED))
-    worker.send(number)
-    wait_until(lambda: worker.logged("quiet"))
-    client.push("Note", ["late"])
-    redis.set(recording.RELEASE, 1)
-    assert worker.wait() == 0
-    assert traces(server, recording.RAN) == [["Hold", [1]]]
-    assert len(queue(server)) == 1
-    assert redis.get("stat:processed") == b"1"
-    assert not redis.exists("processes", f"{identity}:work", f"jobwire:private:{identity}")
-    assert worker.lines()[-1]["msg"] == "stopped"
-
-
-@pytest.mark.parametrize("fetch", ["reliable", "basic"])
 def test_term_at_the_deadline_puts_unfinished_jobs_back(
-    server: Server, workers: Workers, client: Client, fetch: str
+    server: Server, workers: Workers, client: Client
 ) -> None:
     """Exact bytes; the second run shows in the log.
 
     SIG-1, SIG-5, SIG-7, FETCH-6, RETRY-10, REL-7.
     """
     redis = server.client()
-    names = [b"Hold", b"AsyncHold"]
-    if fetch == "reliable":  # once is enough, because the process waits three seconds
-        names.append(b"Deaf")
+    names = [b"Hold", b"AsyncHold", b"Deaf"]
     texts = [
         b'{ "class":"%s","args":[%d],"retry":true,"x":1.50}' % (name, number)
         for number, name in enumerate(names)
     ]
     redis.lpush("queue:default", *texts)
-    arguments = ("--redis", server.url, "-c", str(len(names)), "--fetch", fetch)
+    arguments = ("--redis", server.url, "-c", str(len(names)))
     first = workers.start(APP, *arguments, "-t", "1")
     wait_until(lambda: len(traces(server, recording.STARTED)) == len(names))
     redis.lpush("queue:default", "waits")
@@ -89,36 +64,15 @@ def test_term_at_the_deadline_puts_unfinished_jobs_back(
     assert first.logged(f"put back {len(names)} unfinished job")
 
     redis.lrem("queue:default", 0, "waits")
-    for deaf in texts[2:]:
-        redis.lrem("queue:default", 0, deaf)
+    redis.lrem("queue:default", 0, texts[2])
     redis.set(recording.RELEASE, 1)
     second = workers.start(APP, *arguments)
     wait_until(lambda: len(traces(server, recording.RAN)) == 2)
     second.send(signal.SIGTERM)
     assert second.wait() == 0
     starts = [line["ctx"].get("returned") for line in second.lines() if line["msg"] == "start"]
-    assert starts == ([1, 1] if fetch == "reliable" else [None, None])
-    if fetch == "reliable":
-        assert redis.hlen("jobwire:returned") == 1  # Deaf has not run again
-
-
-def test_tstp_quiets_and_term_still_ends(server: Server, workers: Workers, client: Client) -> None:
-    """SIG-2, SIG-8, FETCH-5: one more job stays in its queue."""
-    worker = workers.start(APP, "--redis", server.url)
-    redis = server.client()
-    worker.identity(redis)
-    client.push("Hold", [1])
-    wait_until(lambda: traces(server, recording.STARTED))
-    worker.send(signal.SIGTSTP)
-    wait_until(lambda: worker.logged("quiet"))
-    worker.send(signal.SIGTSTP)
-    client.push("Note", ["late"])
-    redis.set(recording.RELEASE, 1)
-    wait_until(lambda: traces(server, recording.RAN))
-    worker.send(signal.SIGTERM)
-    assert worker.wait() == 0
-    assert len(queue(server)) == 1
-    assert len(worker.logged("quiet")) == 1
+    assert starts == [1, 1]
+    assert redis.hlen("jobwire:returned") == 1  # Deaf has not run again
 
 
 def test_ttin_dumps_all_stacks_and_nothing_ends(
@@ -183,29 +137,6 @@ def test_a_job_that_will_not_end_cannot_keep_the_process(server: Server, workers
     assert worker.wait() == 0
     assert "Fatal" not in worker.log.read_text()
     assert len(queue(server)) == 5
-
-
-@pytest.mark.timing
-def test_signals_through_redis(server: Server, workers: Workers, client: Client) -> None:
-    """One signal a beat, so this takes fifty seconds.
-
-    SIG-4, SIG-10, SIG-9, SIG-2, SIG-3, SIG-1, BEAT-2, BEAT-16.
-    """
-    redis = server.client()
-    worker = workers.start(APP, "--redis", server.url)
-    identity = worker.identity(redis)
-    redis.lpush(f"{identity}-signals", "NONSENSE", "TTIN", "TSTP")
-    began = time.monotonic()
-    wait_until(lambda: worker.logged("NONSENSE"), timeout=60)
-    wait_until(lambda: worker.logged("thread "), timeout=60)
-    wait_until(lambda: worker.logged("quiet"), timeout=60)
-    client.push("Note", ["late"])
-    wait_until(lambda: redis.hget(identity, "quiet") == b"true", timeout=60)
-    # Not before: the beat that shows the quiet worker would end it, and remove what it shows.
-    redis.lpush(f"{identity}-signals", "TERM")
-    assert worker.wait(timeout=60) == 0
-    assert time.monotonic() - began < 58  # one beat more would be the sixth
-    assert len(queue(server)) == 1
 
 
 def test_an_idle_worker_is_silent_and_wide_awake(any_server: Server, workers: Workers) -> None:

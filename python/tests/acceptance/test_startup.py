@@ -119,12 +119,9 @@ def test_a_misspelt_queue_is_suggested(server: Server, workers: Workers, shop: P
     ]
 
 
-@pytest.mark.parametrize("processes", ["1", "2"])
-def test_an_application_without_jobs_does_not_start(
-    server: Server, tmp_path: Path, processes: str
-) -> None:
+def test_an_application_without_jobs_does_not_start(server: Server, tmp_path: Path) -> None:
     (tmp_path / "shop.py").write_text("import jobwire\napp = jobwire.App()\n")
-    ended = jobwire("worker", "shop:app", "--redis", server.url, "-p", processes, cwd=tmp_path)
+    ended = jobwire("worker", "shop:app", "--redis", server.url, "-p", "2", cwd=tmp_path)
     assert ended.returncode == 3
     assert "jobwire: 'shop:app' defines no jobs; name the modules with jobs: " in ended.stderr
 
@@ -172,11 +169,10 @@ def test_a_worker_waits_while_writes_are_refused(
     assert fleet.wait() == 0
 
 
-@pytest.mark.parametrize("processes", ["1", "2"])
-def test_a_worker_that_waits_can_be_stopped(fleet: Fleet, processes: str) -> None:
+def test_a_worker_that_waits_can_be_stopped(fleet: Fleet) -> None:
     """SIG-1, SEC-2: at once, with the status of an orderly end."""
     url = "redis://:s3cret@127.0.0.1:1/0"  # no server listens
-    fleet.start("shop.app:app", "--redis", url, "-p", processes)
+    fleet.start("shop.app:app", "--redis", url, "-p", "2")
     fleet.wait_logged("waiting for Redis")
     fleet.send(signal.SIGTERM)
     assert fleet.wait() == 0

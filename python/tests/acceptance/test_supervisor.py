@@ -83,23 +83,6 @@ def holding(server: Server) -> int:
     return wait_until(find, 60) or 0
 
 
-def test_all_run_jobs_and_end_together(server: Server, fleet: Fleet, client: Client) -> None:
-    """SIG-1: TERM lets jobs end, exit status 0, no process stays."""
-    start(fleet, server, "--processes", "3", "-c", "1")
-    pids = fleet.ready(3)
-    assert registered(server) == set(pids)
-    assert fleet.process.pid not in pids
-    client.push_bulk("Hold", [[n] for n in range(3)])
-    wait_until(lambda: len(traces(server, recording.STARTED)) == 3)
-    fleet.send(signal.SIGTERM)
-    fleet.wait_logged("quiet", 3)
-    server.client().set(recording.RELEASE, 1)
-    assert fleet.wait() == 0
-    assert len(traces(server, recording.RAN)) == 3
-    assert registered(server) == set()
-    assert all(map(gone, pids))
-
-
 def test_a_process_that_dies_is_replaced(server: Server, fleet: Fleet) -> None:
     """REL-4: and the log says so; the others continue."""
     start(fleet, server, "--processes", "2")
@@ -180,9 +163,13 @@ def test_a_second_term_kills(server: Server, fleet: Fleet, client: Client) -> No
 def test_one_signal_to_everybody_does_not_force(
     server: Server, fleet: Fleet, client: Client
 ) -> None:
-    """SIG-1: systemd's KillMode=control-group sends the signal to parent and children."""
+    """SIG-1: systemd's KillMode=control-group sends the signal to parent and children.
+
+    A terminal signals its foreground group, which has only the parent.
+    """
     start(fleet, server, "--processes", "2", "-c", "1")
     pids = fleet.ready(2)
+    assert registered(server) == {os.getpgid(pid) for pid in pids} == set(pids)
     client.push_bulk("Hold", [[1], [2]])
     wait_until(lambda: len(traces(server, recording.STARTED)) == 2)
     for pid in [*pids, fleet.process.pid]:
@@ -191,13 +178,8 @@ def test_one_signal_to_everybody_does_not_force(
     server.client().set(recording.RELEASE, 1)
     assert fleet.wait() == 0
     assert len(traces(server, recording.RAN)) == 2
-
-
-def test_ctrl_c_is_heard_once(server: Server, fleet: Fleet) -> None:
-    """SIG-1: the terminal signals its foreground group; the children are not in it."""
-    start(fleet, server, "--processes", "2")
-    pids = fleet.ready(2)
-    assert {os.getpgid(pid) for pid in pids} == set(pids)
+    assert registered(server) == set()
+    assert all(map(gone, pids))
 
 
 def test_tstp_quiets_all_and_the_dead_stay_dead(
@@ -414,7 +396,7 @@ def systemd(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Systemd]
     listening.close()
 
 
-@pytest.mark.parametrize("processes", ["1", "2"])
+@pytest.mark.parametrize("processes", [pytest.param("1", marks=pytest.mark.full), "2"])
 def test_systemd_hears_it_all(
     server: Server, fleet: Fleet, client: Client, tmp_path: Path, systemd: Systemd, processes: str
 ) -> None:

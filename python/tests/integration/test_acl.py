@@ -283,7 +283,7 @@ def left_out() -> Iterator[Any]:
     for role, rules in ROLES.items():
         for name in commands_of(rules):
             if (role, name) not in SPARE:
-                marks = () if (role, name) in QUICK else pytest.mark.process
+                marks = () if (role, name) in QUICK else pytest.mark.matrix
                 yield pytest.param(role, name, marks=marks)
 
 

@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import logging
-import os
-import re
-import socket
 import threading
-import time
 from typing import Any
 
 import pytest
@@ -76,43 +71,6 @@ def test_a_start_that_fails_leaves_nothing(server: Server) -> None:
     with pytest.raises(RedisRefused, match="WRONGTYPE"), running(App(), server):
         pass
     assert server.client().smembers("processes") == set()
-
-
-@FETCH
-def test_the_hash_says_what_sidekiqs_readers_look_for(server: Server, fetch: FetchMode) -> None:
-    """BEAT-3, BEAT-4, BEAT-6, BEAT-9, BEAT-10, BEAT-11, BEAT-12, BEAT-13, GEN-4."""
-    client = server.client()
-    before = time.time()
-    weights = {"high": 3, "low": 1}
-    settings: dict[str, Any] = {"tag": "shop", "labels": ["a", "b"], "fetch": fetch}
-    with running(App(), server, queues=weights, concurrency=4, **settings) as launcher:
-        host = socket.gethostname()
-        assert re.fullmatch(rf"{re.escape(host)}:{os.getpid()}:[0-9a-f]{{12}}", launcher.identity)
-        assert client.smembers("processes") == {launcher.identity.encode()}
-        ttl: Any = client.ttl(launcher.identity)
-        assert 50 < ttl <= 60
-        found: Any = client.hgetall(launcher.identity)
-        fields = {name.decode(): text.decode() for name, text in found.items()}
-        info = json.loads(fields.pop("info"))
-        assert before - 0.001 <= float(fields.pop("beat")) <= time.time()
-        assert fields.pop("rtt_us").isdigit()
-        assert int(fields.pop("rss")) > 1000
-        assert fields == {"concurrency": "4", "busy": "0", "quiet": "false"}
-        assert isinstance(info["started_at"], float)
-        assert before - 1 < info.pop("started_at") <= time.time()
-        assert not info.pop("version")[0].isdigit()
-        assert info == {
-            "hostname": host,
-            "pid": os.getpid(),
-            "tag": "shop",
-            "concurrency": 4,
-            "capsules": {"default": {"concurrency": 4, "mode": "weighted", "weights": weights}},
-            "queues": ["high", "low"],
-            "weights": [weights],
-            "labels": ["a", "b"],
-            "identity": launcher.identity,
-            "embedded": False,
-        }
 
 
 def test_basic_counters_are_written_with_the_beat(server: Server) -> None:
