@@ -194,7 +194,7 @@ def check(root: Path, as_json: bool, strict: bool) -> int:
             *lints.of_checks(root, document),
             *lints.of_citations(document, cited, annexed),
             *lints.of_gaps(document, cited, annexed, checks.cases(root)),
-            *lints.of_evidence(document, cited),
+            *lints.of_evidence(document, cited, checks.reported(root)),
             *lints.of_records(root, document),
         ]
         warnings = [*lints.of_form(root, document, cited)]
@@ -263,7 +263,11 @@ def trace(root: Path, write: bool) -> int:
         click.echo(document, err=True)
         return 1
     cited = citations.cited(root)
-    texts = {"build/traceability.md": pages.page(document, cited, checks.cases(root))}
+    texts = {
+        "build/traceability.md": pages.page(
+            document, cited, checks.cases(root), checks.reported(root)
+        )
+    }
     if write:
         texts["build/traceability.json"] = pages.index(cited)
     _save(root, texts, write)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from pathlib import Path
 
 from jobwire_conformance import data
@@ -12,7 +12,7 @@ from jobwire_conformance.spec import published
 from jobwire_conformance.spec.citations import Citations
 from jobwire_conformance.spec.document import Document, Malformed, Requirement, read
 
-__all__ = ["cases", "dropped", "recorded"]
+__all__ = ["cases", "dropped", "recorded", "reported"]
 
 _CASES = "conformance/cases"
 _CHECK = re.compile(r'"check": "([A-Z]+-[0-9]+)"')
@@ -91,11 +91,19 @@ def recorded(root: Path, citations: Citations) -> set[str]:
         if any(place.startswith("python/tests/interop/") for place in kinds.get("test", ()))
         or any(place.startswith("fixtures/sidekiq/") for place in kinds.get("fixture", ()))
     }
-    reports = sorted((root / "conformance" / "reports" / "sidekiq").glob("*.json"))
-    if reports:
-        from jobwire_conformance.reports import summary
+    return found | reported(root, _OBSERVED)
 
-        for path in reports:
-            checks = summary.load(path)["checks"]
-            found |= {check["requirement"] for check in checks if check["status"] in _OBSERVED}
-    return found
+
+def reported(root: Path, statuses: Container[str] = ("pass",)) -> set[str]:
+    """Return the ids that a stored report of genuine Sidekiq has with one of these statuses."""
+    reports = sorted((root / "conformance" / "reports" / "sidekiq").glob("*.json"))
+    if not reports:
+        return set()
+    from jobwire_conformance.reports import summary
+
+    return {
+        check["requirement"]
+        for path in reports
+        for check in summary.load(path)["checks"]
+        if check["status"] in statuses
+    }

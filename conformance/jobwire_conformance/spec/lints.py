@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -163,9 +163,15 @@ def of_gaps(
                 )
 
 
-def of_evidence(document: Document, citations: Citations) -> Iterator[Fault]:
-    """Check that real Sidekiq confirms each requirement, and that its differences are described."""
-    for requirement, lint, problem in sidekiq_evidence.faults(document, citations):
+def of_evidence(
+    document: Document, citations: Citations, reported: Container[str] = ()
+) -> Iterator[Fault]:
+    """Check that real Sidekiq confirms each requirement, and that its differences are described.
+
+    Args:
+        reported: The ids that a stored report of Sidekiq shows to be met.
+    """
+    for requirement, lint, problem in sidekiq_evidence.faults(document, citations, reported):
         yield Fault(document.place(requirement.line), lint, f"{requirement.id}: {problem}")
 
 

@@ -1,9 +1,9 @@
-"""Evidence from real Sidekiq for each interop requirement: a test or a recording."""
+"""Evidence from real Sidekiq for each interop requirement: a test, a recording or a report."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 
 from jobwire_conformance.spec.document import CITATION, Document, Requirement
 
@@ -37,13 +37,24 @@ def recorded(kinds: Mapping[str, list[str]]) -> list[str]:
     return [version for version in VERSIONS if any(f.startswith(f"{version}/") for f in files)]
 
 
-def evidence(requirement: Requirement, kinds: Mapping[str, list[str]], document: Document) -> str:
-    """Return the kind of evidence for a requirement, in a few words; `""` for none."""
+def evidence(
+    requirement: Requirement,
+    kinds: Mapping[str, list[str]],
+    document: Document,
+    reported: Container[str] = (),
+) -> str:
+    """Return the kind of evidence for a requirement, in a few words; `""` for none.
+
+    Args:
+        reported: The ids that a stored report of Sidekiq shows to be met.
+    """
     if any(place.startswith("python/tests/interop/") for place in kinds.get("test", [])):
         return "test"
     if versions := recorded(kinds):
         has_all = len(versions) == len(VERSIONS)
         return "recording" if has_all else f"recording of {', '.join(versions)}"
+    if requirement.id in reported:
+        return "report"
     if requirement.id in differing(document):
         return "differs"
     if requirement.test.startswith("none"):
@@ -52,23 +63,28 @@ def evidence(requirement: Requirement, kinds: Mapping[str, list[str]], document:
 
 
 def faults(
-    document: Document, citations: Mapping[str, Mapping[str, list[str]]]
+    document: Document,
+    citations: Mapping[str, Mapping[str, list[str]]],
+    reported: Container[str] = (),
 ) -> Iterator[tuple[Requirement, str, str]]:
     """Yield requirement, lint and problem.
 
-    Each interop requirement needs a test or a recording with real Sidekiq. If the generations of
-    Sidekiq differ, the block must describe that.
+    Each interop requirement needs a test, a recording or a passed check with real Sidekiq. If the
+    generations of Sidekiq differ, the block must describe that.
+
+    Args:
+        reported: The ids that a stored report of Sidekiq shows to be met.
     """
     differ = differing(document)
     for requirement in document.requirements:
         if requirement.retired is not None:
             continue
         kinds = citations.get(requirement.id, {})
-        if not evidence(requirement, kinds, document):
+        if not evidence(requirement, kinds, document, reported):
             yield (
                 requirement,
                 "evidence",
-                "no test and no recording with Sidekiq; add one, or make it robust",
+                "no test, recording or report with Sidekiq; add one, or make it robust",
             )
         if requirement.id in differ and requirement.level == "interop":
             yield requirement, "evidence", "is interop, but appendix A lists it; make it robust"

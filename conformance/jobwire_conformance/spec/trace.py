@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 
 from jobwire_conformance.spec import sidekiq_evidence
 from jobwire_conformance.spec.citations import KINDS, Citations
@@ -48,12 +48,16 @@ def without(
 
 
 def page(
-    document: Document, citations: Citations, checks: Mapping[str, Sequence[str]] | None = None
+    document: Document,
+    citations: Citations,
+    checks: Mapping[str, Sequence[str]] | None = None,
+    reported: Container[str] = (),
 ) -> str:
     """Return the citations as a page.
 
     Args:
         checks: Id to the cases of the conformance suite that check it.
+        reported: The ids that a stored report of Sidekiq shows to be met.
     """
     checks = checks or {}
     lines = [
@@ -64,9 +68,9 @@ def page(
         "This page lists the files that cite each requirement of [the specification](../SPEC.md)",
         f"{document.version}; `jobwire spec <id>` lists the functions and tests. Not every",
         "requirement needs a schema, a script or a fixture, so an empty cell there is not a gap.",
-        "The column Sidekiq shows the evidence: a test with real Sidekiq, or a recording of it, or",
-        "that it differs, as appendix A says. The other rules are only jobwire's. The column Cases",
-        "lists the cases of the conformance suite; schema/requirements.json has them as data.",
+        "The column Sidekiq shows the evidence: a test with real Sidekiq, a recording or a report",
+        "of it, or that it differs, as appendix A says. The other rules are only jobwire's. The",
+        "column Cases lists cases of the conformance suite, as schema/requirements.json does.",
         "",
         "| | Requirements |",
         "| --- | --- |",
@@ -92,7 +96,7 @@ def page(
         cells.append(", ".join(checks.get(requirement.id, ())))
         keyword = requirement.keyword if requirement.retired is None else "retired"
         seen = requirement.test_kind
-        asked = sidekiq_evidence.evidence(requirement, kinds, document)
+        asked = sidekiq_evidence.evidence(requirement, kinds, document, reported)
         lines.append(f"| {requirement.id} | {keyword} | {seen} | {asked} | {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 

@@ -35,6 +35,7 @@ def test_what_was_asked_of_sidekiq_is_told() -> None:
     assert evidence(first, {"fixture": EVERY}, document) == "recording"
     assert evidence(first, {"fixture": EVERY[1:]}, document) == "recording of 7.3.2, 8.1.7"
     assert evidence(first, {"test": ["python/tests/unit/test_x.py"]}, document) == ""
+    assert evidence(first, {}, document, {first.id}) == "report"
     assert evidence(second, {}, document) == "not visible"
     assert evidence(own, {}, document) == "differs"
     assert evidence(own, {}, read(edited(("| REL-1 | 6", "| REL-9 | 6")))) == "ours"
@@ -71,3 +72,7 @@ def test_what_sidekiq_was_not_asked_is_found(
     edits: list[tuple[str, str]], cited: dict[str, Any], found: list[str]
 ) -> None:
     assert evidence_faults(edited(*edits), **cited) == found
+
+
+def test_a_check_that_sidekiq_passed_is_evidence() -> None:
+    assert [*lints.of_evidence(read(SPEC), {}, {"KEY-1"})] == []

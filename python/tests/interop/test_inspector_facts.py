@@ -32,14 +32,6 @@ ADDING = """
   config.client_middleware { |chain| chain.add(Adding) }
   nil
 """
-PAGES = """
-  require "rack/mock"
-  require "sidekiq/web"
-  with.map { |path|
-    page = Rack::MockRequest.new(Sidekiq::Web).get(path, "rack.session" => {})
-    [page.status, page.body]
-  }
-"""
 
 
 def only(client: redis.Redis, queue: str = "default") -> dict[str, Any]:
@@ -67,29 +59,6 @@ def test_retry_now_of_any_count(
     assert left.pop("created_at")
     expected = count if count is None else cast("float", count) - 1
     assert left == {**JOB, "retry_count": expected}
-
-
-@pytest.mark.parametrize("field", ["queue", "retry"])
-def test_retry_now_without_a_field(driver: Driver, client: redis.Redis, field: str) -> None:
-    """INSP-5: the defaults of a push."""
-    client.zadd("retry", {json.dumps({k: v for k, v in JOB.items() if k != field}): 4e9})
-    driver.eval(RETRY)
-    assert only(client)[field] == JOB[field]
-
-
-def test_kill_trims(driver: Driver, client: redis.Redis, sidekiq: RealSidekiq) -> None:
-    """INSP-29: 8 adds first and trims in a transaction of its own."""
-    client.zadd("retry", {json.dumps(JOB): 4e9})
-    client.zadd("dead", {"old": 1.0})
-    with commands(client) as seen:
-        driver.eval("Sidekiq::RetrySet.new.first.kill; nil")
-    assert client.zcard("dead") == 1
-    names = [
-        words[0] for words in seen[[words[:2] for words in seen].index(["ZADD", "dead"]) - 1 :]
-    ]
-    first = ["ZADD", "MULTI"] if sidekiq.generation == 8 else ["MULTI", "ZADD"]
-    trims = ["ZREMRANGEBYSCORE", "ZREMRANGEBYRANK", "EXEC"]
-    assert names[-5:] == [*first, *trims]
 
 
 @pytest.mark.parametrize(("text", "lost"), [('{"class":"EchoJob"', True), ("[1]", False)])
@@ -135,25 +104,6 @@ def test_one_hash_of_work(sidekiq: RealSidekiq, driver: Driver, client: redis.Re
     assert work.queue == ("workers" if sidekiq.generation == 6 else "work")
 
 
-def test_clearing_a_set(driver: Driver, client: redis.Redis) -> None:
-    """INSP-24: one command."""
-    client.zadd("retry", {json.dumps(JOB): 4e9, json.dumps(LATE): 4e9})
-    with commands(client) as seen:
-        driver.set_call("retry", "clear")
-    assert ["UNLINK", "retry"] in seen
-    assert client.zcard("retry") == 0
-
-
-def test_a_process_without_fields(driver: Driver, client: redis.Redis) -> None:
-    """INSP-11, INSP-20, INSP-25, BEAT-19: it is shown, and not quiet."""
-    client.sadd("processes", "strange", "gone")
-    client.hset("strange", mapping={"info": json.dumps({"identity": "strange"})})
-    client.sadd("queues", "empty")
-    (process,) = driver.processes()
-    assert (process.identity, process.quiet, process.busy) == ("strange", False, 0)
-    assert driver.queue_size("empty") == 0
-
-
 def test_concurrency_of_a_process(driver: Driver, client: redis.Redis) -> None:
     """INSP-32: up to 7 that of `info`, since 8 that of the hash."""
     client.sadd("processes", "both")
@@ -161,30 +111,6 @@ def test_concurrency_of_a_process(driver: Driver, client: redis.Redis) -> None:
     client.hset("both", mapping={"info": info, "concurrency": 2})
     (process,) = driver.processes()
     assert process.concurrency == (2 if int(driver.version().partition(".")[0]) >= 8 else 9)
-
-
-def test_the_json_of_the_web_page(
-    sidekiq: RealSidekiq, driver: Driver, client: redis.Redis
-) -> None:
-    """INSP-2, STAT-1: the members of /stats and /stats/queues."""
-    driver.push(JOB)
-    (status, text), (queues_status, queues) = driver.eval(PAGES, with_=["/stats", "/stats/queues"])
-    assert (status, queues_status) == (200, 200)
-    assert json.loads(queues) == {"default": 1}
-    page = json.loads(text)
-    assert page["sidekiq"].keys() == {
-        *("processed", "failed", "busy", "processes", "enqueued", "scheduled", "retries", "dead"),
-        "default_latency",
-    }
-    redis_members = {
-        *("redis_version", "uptime_in_days", "connected_clients", "used_memory_human"),
-        "used_memory_peak_human",
-    }
-    if sidekiq.generation == 8:
-        redis_members |= {"store_name", "store_version"}
-    assert page.keys() == {"sidekiq", "redis", "server_utc_time"}
-    assert page["redis"].keys() == redis_members
-    assert page["server_utc_time"].endswith(" UTC")
 
 
 def test_the_span_of_metrics(sidekiq: RealSidekiq, driver: Driver, client: redis.Redis) -> None:

@@ -194,3 +194,24 @@ def test_the_helpers_mean_what_sidekiqs_mean(driver: Driver, tmp_path: Path) -> 
         assert driver.eval(ruby, {"text": text, "at": at}) == ours
         ours = [list(pair) for pair in over_sequence(cursor, "abc")]
         assert driver.eval(array, {"items": list("abc"), "at": at}) == ours
+
+
+def test_a_run_that_is_aborted(sidekiq: RealSidekiq, driver: Driver, client: redis.Redis) -> None:
+    """ITER-15, SIG-5: 8.1.7 writes the state, 7.3.2 does not."""
+    jid = str(driver.perform_async("IterJob", 5, 60))
+    with sidekiq.worker(poll=None, timeout=1, concurrency=1) as worker:
+        wait_until(lambda: items(client, jid), 60, "the first item")
+        assert worker.stop() == 0
+    assert client.llen("queue:default") == 1
+    assert bool(client.exists(f"it-{jid}")) == (sidekiq.generation == 8)
+
+
+def test_a_run_that_takes_long_yields(
+    sidekiq: RealSidekiq, driver: Driver, client: redis.Redis
+) -> None:
+    """ITER-11: from 8.0.8 on, if it is configured."""
+    if sidekiq.generation == 7:
+        pytest.skip("7.3 has no such setting")
+    jid = str(driver.perform_async("IterJob", 600, 0.05))
+    with sidekiq.worker(poll=None, env={"MAX_ITERATION_RUNTIME": "1"}):
+        wait_until(lambda: int(client.hget(f"it-{jid}", "ex") or 0) >= 2, 60, "two runs")

@@ -21,9 +21,6 @@ from tests.interop.sidekiq import RealSidekiq
 
 pytestmark = pytest.mark.interop
 
-CONTROL = "".join(map(chr, range(32))) + '"\\'
-SPELT = {8: r"\b", 9: r"\t", 10: r"\n", 12: r"\f", 13: r"\r"}
-OTHERS = "/\x7f\u2028\u2029<>&'é😀"
 JOB: dict[str, Any] = {"class": "EchoJob", "args": []}
 
 
@@ -81,42 +78,6 @@ def refusal(error: pytest.ExceptionInfo[RubyError]) -> str:
     return error.value.error
 
 
-def test_a_push_escapes_what_json_requires(driver: Driver, client: redis.Redis) -> None:
-    """PAY-20, PAY-21: one spelling of escapes, and no others."""
-    driver.push(JOB | {"args": [CONTROL]})
-    driver.push(JOB | {"args": [OTHERS]})
-    control, others = pushed(client)
-    spelt = "".join(SPELT.get(code, f"\\u{code:04x}") for code in range(32)) + r"\"\\"
-    assert f'"args":["{spelt}"]'.encode() in control
-    assert f'"args":["{OTHERS}"]'.encode() in others
-
-
-def test_a_push_writes_floats(driver: Driver, client: redis.Redis) -> None:
-    """PAY-6, PAY-25, PAY-26: whole floats and minus zero keep their form."""
-    driver.push(JOB | {"args": [1.0, -0.0, 0.1, 1795192067.0]})
-    assert b'"args":[1.0,-0.0,0.1,1795192067.0]' in pushed(client)[0]
-
-
-def test_a_push_writes_these_keys_and_fields(driver: Driver, client: redis.Redis) -> None:
-    """KEY-0, KEY-7, KEY-8, KEY-9, KEY-10, PAY-0, PAY-28, PAY-30, PAY-31, PUSH-11."""
-    jids = {driver.push(JOB | {"queue": "queue:x"}), driver.push(JOB | {"queue": "queue:x"})}
-    driver.push(JOB | {"at": 4e9})
-    types = {key: client.type(key) for key in cast("list[bytes]", client.keys("*"))}
-    assert types == {b"queues": b"set", b"queue:queue:x": b"list", b"schedule": b"zset"}
-    assert {client.ttl(key) for key in types} == {-1}
-    assert client.zrange("schedule", 0, -1, withscores=True)[0][1] == 4e9
-    first, second = (json.loads(text) for text in pushed(client, "queue:x"))
-    assert {first["jid"], second["jid"]} == jids
-    assert len(jids) == 2
-    for job in (first, second):
-        assert re.fullmatch("[0-9a-f]{24}", job["jid"])
-        kinds = {name: type(value) for name, value in job.items()}
-        time = kinds.pop("created_at")
-        assert kinds.pop("enqueued_at") is time in (int, float)
-        assert kinds == {"retry": bool, "queue": str, "class": str, "args": list, "jid": str}
-        assert job["queue"] == "queue:x"
-
-
 def test_null_values_of_the_caller(driver: Driver, client: redis.Redis) -> None:
     """PUSH-4, PUSH-20, PUSH-21: of jid and created_at absent; of at, args and queue refused."""
     driver.push(JOB | {"jid": None, "created_at": None, "enqueued_at": None})
@@ -155,43 +116,12 @@ def test_values_that_the_caller_gives(driver: Driver, client: redis.Redis) -> No
     assert {name: job[name] for name in given} == given
 
 
-def test_classes_that_begin_with_colons(
-    sidekiq: RealSidekiq, driver: Driver, client: redis.Redis
-) -> None:
-    """PAY-12: `::EchoJob` is carried as it is and runs."""
-    driver.push(JOB | {"class": "::EchoJob", "args": ["colons"]})
-    assert only(client)["class"] == "::EchoJob"
-    client.flushdb()
-    texts = {"colons": raw("::EchoJob", "colons", "")}
-    assert fates(sidekiq, client, texts) == {"colons": "ran"}
-
-
 def test_arguments_that_are_not_text(driver: Driver, client: redis.Redis) -> None:
     """PAY-4, PAY-22: infinities and texts that are not UTF-8 are refused, nothing is written."""
     for value in (r'"\xED\xA0\x80"', "Float::INFINITY", "Float::NAN"):
         with pytest.raises(RubyError):
             driver.eval(f'Sidekiq::Client.push("class" => "EchoJob", "args" => [{value}])')
     assert client.llen("queue:default") == 0
-
-
-ANY_JID = {
-    "uuid": '"4A6F0E3C-9a55-4b43-a1e5-0f5d4c3b2a19"',
-    "short": '"abcdef012345"',
-    "number": "5",
-    "null": "null",
-    "list": '["list"]',
-    "empty": '""',
-}
-
-
-def test_jobs_with_any_jid_run(sidekiq: RealSidekiq, client: redis.Redis) -> None:
-    """PAY-29: also those whose jid is not a string, or absent."""
-    texts = {
-        name: f'{{"class":"EchoJob","args":["{name}"],"jid":{jid},"queue":"default"}}'
-        for name, jid in ANY_JID.items()
-    }
-    texts["absent"] = '{"class":"EchoJob","args":["absent"],"queue":"default"}'
-    assert fates(sidekiq, client, texts) == dict.fromkeys(texts, "ran")
 
 
 RUNS: dict[str, tuple[str, str, str, str]] = {
@@ -241,15 +171,6 @@ nil
 """
 
 
-def test_middleware_decides(driver: Driver, client: redis.Redis) -> None:
-    """PUSH-7, PUSH-15, PUSH-16: a stopped job is not written, and the id is null."""
-    driver.eval(DROP)
-    assert driver.push(JOB | {"stop": True}) is None
-    assert client.dbsize() == 0
-    assert driver.push(JOB | {"set": {"queue": "other"}})
-    assert only(client, "other")["queue"] == "other"
-
-
 @pytest.mark.parametrize("field", ["jid", "class", "args", "retry", "created_at"])
 def test_fields_that_middleware_removed(field: str, driver: Driver, client: redis.Redis) -> None:
     """PUSH-11, PUSH-18: the payload is written without them."""
@@ -270,81 +191,6 @@ def test_a_queue_that_middleware_removed(
     with pytest.raises(RubyError):
         driver.push(JOB | {"drop": ["queue"]})
     assert client.dbsize() == 0
-
-
-def test_a_bulk_is_pushed_in_order(driver: Driver, client: redis.Redis) -> None:
-    """BULK-8, BULK-16: over all slices."""
-    jids = driver.push_bulk({"class": "EchoJob", "args": [[number] for number in range(2_500)]})
-    jobs = [json.loads(text) for text in pushed(client)]
-    assert [job["args"] for job in jobs] == [[number] for number in range(2_500)]
-    assert [job["jid"] for job in jobs] == jids
-
-
-def test_a_bulk_of_no_jobs(driver: Driver, client: redis.Redis) -> None:
-    """BULK-9: success without a write."""
-    assert driver.push_bulk({"class": "EchoJob", "args": []}) == []
-    assert client.dbsize() == 0
-
-
-BAD_BULKS: list[dict[str, Any]] = [
-    {"args": [1, 2]},
-    {"args": [[1], 2]},
-    {"args": [[1], None]},
-    {"args": [[1], "x"]},
-    {"args": [[1], {"a": 1}]},
-    {"args": [[1], [2]], "at": [4e9]},
-    {"args": [[1], [2]], "at": [4e9, None]},
-    {"args": [[1], [2]], "at": "tomorrow"},
-]
-
-
-@pytest.mark.parametrize("items", BAD_BULKS, ids=str)
-def test_bulks_that_are_refused(items: dict[str, Any], driver: Driver, client: redis.Redis) -> None:
-    """BULK-3, BULK-10, BULK-12: elements that are not arrays; times that do not match."""
-    with pytest.raises(RubyError) as error:
-        driver.push_bulk({"class": "EchoJob"} | items)
-    assert refusal(error) == "ArgumentError"
-    assert client.dbsize() == 0
-
-
-def test_a_jid_of_a_bulk(sidekiq: RealSidekiq, driver: Driver, client: redis.Redis) -> None:
-    """BULK-2, BULK-11: replaced for one job; refused for several, except by 6."""
-    driver.push_bulk({"class": "EchoJob", "args": [[1]], "jid": "mine"})
-    assert re.fullmatch("[0-9a-f]{24}", only(client)["jid"])
-    client.flushdb()
-    several = {"class": "EchoJob", "args": [[1], [2]], "jid": "mine"}
-    if sidekiq.generation == 6:
-        assert len(set(driver.push_bulk(several))) == 2
-        return
-    with pytest.raises(RubyError) as error:
-        driver.push_bulk(several)
-    assert refusal(error) == "ArgumentError"
-    assert client.dbsize() == 0
-
-
-def test_stopped_jobs_of_a_bulk(sidekiq: RealSidekiq, driver: Driver, client: redis.Redis) -> None:
-    """BULK-19: null in place of the id; 6 leaves the place out."""
-    driver.eval(DROP.replace('yield unless job.delete("stop")', 'yield unless job["args"] == [2]'))
-    jids = driver.push_bulk({"class": "EchoJob", "args": [[1], [2], [3]]})
-    expected = [False, False] if sidekiq.generation == 6 else [False, True, False]
-    assert [jid is None for jid in jids] == expected
-    assert [json.loads(text)["args"] for text in pushed(client)] == [[1], [3]]
-
-
-def test_a_bulk_that_is_spread(sidekiq: RealSidekiq, driver: Driver, client: redis.Redis) -> None:
-    """BULK-13, BULK-14: 8 only; a short interval is raised to 5 s."""
-    if sidekiq.generation < 8:
-        pytest.skip("no spread_interval")
-    push = "Sidekiq::Client.push_bulk('class' => 'EchoJob', 'args' => [[1]] * 60, **with)"
-    driver.eval(push.replace("**with", "spread_interval: 0.001"))
-    members = cast("list[tuple[bytes, float]]", client.zrange("schedule", 0, -1, withscores=True))
-    scores = [score for _, score in members]
-    assert 2 < max(scores) - min(scores) < 5
-    for wrong in ("spread_interval: 0", "spread_interval: -5", "spread_interval: 60, 'at' => 4e9"):
-        with pytest.raises(RubyError) as error:
-            driver.eval(push.replace("**with", wrong))
-        assert refusal(error) == "ArgumentError"
-    assert client.zcard("schedule") == 60
 
 
 class LossyProxy:
@@ -411,31 +257,6 @@ def test_a_lost_reply_doubles_the_job(
     assert proxy.seen == 2
 
 
-def test_a_server_that_lost_its_role(
-    sidekiq_version: str, server: Server, client: redis.Redis
-) -> None:
-    """PUSH-9, PUSH-17: after READONLY the push is repeated, on a new connection."""
-    client.config_set("min-replicas-to-write", 1)
-    with RealSidekiq(sidekiq_version, CHROOTS / sidekiq_version, server.url).driver() as driver:
-        received = client.info("stats")["total_connections_received"]
-        with pytest.raises(RubyError, match="NOREPLICAS"):
-            driver.push(JOB)
-        assert client.info("stats")["total_connections_received"] == received + 2
-
-
-def test_a_server_that_stays_a_replica(
-    sidekiq: RealSidekiq, driver: Driver, client: redis.Redis
-) -> None:
-    """PUSH-22, PUSH-9: 6 tries twice, 7 and 8 four times."""
-    client.replicaof("127.0.0.1", 1)
-    client.config_resetstat()
-    with pytest.raises(RubyError, match="READONLY"):
-        driver.push(JOB)
-    stats = client.info("commandstats")["cmdstat_lpush"]
-    client.replicaof("NO", "ONE")
-    assert stats["rejected_calls"] == (2 if sidekiq.generation == 6 else 4)
-
-
 def test_the_digits_of_a_float(sidekiq: RealSidekiq, driver: Driver, client: redis.Redis) -> None:
     """PAY-33, PAY-6: the same double; 8 writes more digits than 1e23 needs."""
     driver.push({"class": "EchoJob", "args": [1e23]})
@@ -451,15 +272,6 @@ def test_a_payload_without_class(driver: Driver, client: redis.Redis) -> None:
     assert json.loads(pushed(client, "default")[0])["class"] == ""
     with pytest.raises(RubyError, match="ArgumentError"):
         driver.push({"class": 5, "args": []})
-
-
-def test_delayed_extensions(sidekiq: RealSidekiq, driver: Driver) -> None:
-    """SEC-1: only 6 has them, and only an application that switches them on has their classes."""
-    asked = "defined?(Sidekiq::Extensions::DelayedClass).inspect"
-    assert driver.eval(asked) == "nil"
-    if sidekiq.generation == 6:
-        driver.eval("Sidekiq::Extensions.enable_delay!; nil")
-        assert driver.eval(asked) != "nil"
 
 
 @pytest.mark.parametrize(("password", "text"), [("p w", "p+w"), ("p+w", "p%2Bw")])

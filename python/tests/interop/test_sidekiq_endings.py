@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from typing import Any, cast
 
 import pytest
@@ -11,8 +10,7 @@ import redis
 
 from harness.servers import wait_until
 from tests.interop.driver import Driver
-from tests.interop.sidekiq import RealSidekiq, results, started
-from tests.interop.test_sidekiq_failures import hooks, members
+from tests.interop.sidekiq import RealSidekiq
 
 pytestmark = pytest.mark.interop
 
@@ -27,26 +25,20 @@ def push(client: redis.Redis, name: str, number: int, *args: Any, **fields: Any)
     return jid
 
 
+def members(client: redis.Redis, key: str) -> dict[str, tuple[dict[str, Any], float]]:
+    """Return jid to payload and score."""
+    found = cast("Any", client.zrange(key, 0, -1, withscores=True))
+    return {item["jid"]: (item, score) for item, score in ((json.loads(p), s) for p, s in found)}
+
+
+def hooks(client: redis.Redis, jid: str) -> list[tuple[str, int]]:
+    """Return the hooks that ran for a job, in order, with the size of the dead set at that time."""
+    lines = [line.decode().split() for line in cast("Any", client.lrange("app:hooks", 0, -1))]
+    return [(name, int(size)) for name, of, size in lines if of == jid]
+
+
 def counted(client: redis.Redis, name: str) -> int:
     return int(cast("bytes | None", client.get(f"stat:{name}")) or 0)
-
-
-def test_the_name_of_an_error(sidekiq: RealSidekiq, client: redis.Redis) -> None:
-    """RETRY-20, RETRY-3: the qualified name; null for a class without a name."""
-    jids = {
-        "nameless": push(client, "NamelessJob", 1, "why"),
-        "silent": push(client, "SilentJob", 2),
-        "qualified": push(client, "QualifiedJob", 3),
-    }
-    with sidekiq.worker(poll=None, options=OPTIONS):
-        wait_until(lambda: client.zcard("retry") == len(jids), 60, "the retries")
-    stored = {name: members(client, "retry")[jid][0] for name, jid in jids.items()}
-    seen = {name: (item["error_class"], item["error_message"]) for name, item in stored.items()}
-    assert seen == {
-        "nameless": (None, "why"),
-        "silent": ("ShoutError", "ShoutError"),
-        "qualified": ("Reports::Refused", "no"),
-    }
 
 
 @pytest.mark.parametrize("queue", ["", 5])
@@ -63,20 +55,6 @@ def test_an_odd_queue_for_the_retry(sidekiq: RealSidekiq, client: redis.Redis, q
     assert [stored[jid][0]["queue"] for jid in usual] == ["default", "default"]
 
 
-def test_a_job_that_raises_the_error_of_a_stop(sidekiq: RealSidekiq, client: redis.Redis) -> None:
-    """RETRY-10: taken for an interrupted job, and lost, because the worker does not stop."""
-    jid = push(client, "LeavingJob", 1)
-    with sidekiq.worker(poll=None, concurrency=1, options=OPTIONS) as worker:
-        wait_until(lambda: started(client) == [jid], 60, "the job")
-        push(client, "EchoJob", 2)
-        wait_until(lambda: results(client), 60, "the next job")
-        worker.stop()
-    assert started(client) == [jid]
-    for name in ("retry", "dead"):
-        assert client.zcard(name) == 0
-    assert client.llen("queue:default") == 0
-
-
 def test_the_exhausted_hook_discards(sidekiq: RealSidekiq, client: redis.Redis) -> None:
     """RETRY-28: its answer keeps the job out of `dead`; 6 does not know the answer."""
     jid = push(client, "WorthlessJob", 1, retry=0)
@@ -88,56 +66,6 @@ def test_the_exhausted_hook_discards(sidekiq: RealSidekiq, client: redis.Redis) 
     assert (jid in members(client, "dead")) is (sidekiq.generation == 6)
     told = [name for name, _ in hooks(client, jid)][1:]
     assert told == ([] if sidekiq.generation == 7 else ["death", "second-death"])
-
-
-def test_a_job_that_is_not_kept_dead(sidekiq: RealSidekiq, client: redis.Redis) -> None:
-    """DEAD-4, DEAD-5, DEAD-6: nothing is stored, the failure counts.
-
-    Hook and handlers are called.
-    """
-    jid = push(client, "ForgottenJob", 1, retry=0, dead=False)
-    with sidekiq.worker(poll=None, concurrency=1, options=OPTIONS) as worker:
-        wait_until(lambda: hooks(client, jid)[2:], 60, "the handlers")
-        worker.stop()
-    assert hooks(client, jid) == [("exhausted", 0), ("death", 0), ("second-death", 0)]
-    assert client.zcard("dead") == client.zcard("retry") == 0
-    assert (counted(client, "processed"), counted(client, "failed")) == (1, 1)
-
-
-def test_what_the_steps_leave(sidekiq: RealSidekiq, driver: Driver, client: redis.Redis) -> None:
-    """RETRY-18: an exhausted job holds what all steps before its death have written."""
-    fields: dict[str, Any] = {"retry": 1, "retry_queue": "slow", "backtrace": True}
-    failed = {"retry_count": 0, "failed_at": 1.5, "error_message": "old", "error_class": "Old"}
-    jid = push(client, "FailJob", 1, "boom", **fields, **failed)
-    dropped = push(client, "FailJob", 2, "boom", **{**fields, "retry": False})
-    with sidekiq.worker(poll=None, concurrency=1) as worker:
-        wait_until(lambda: hooks(client, dropped), 60, "the handlers")
-        worker.stop()
-    (item, _), *others = members(client, "dead").values()
-    assert not others
-    assert item["jid"] == jid
-    names = ("queue", "error_message", "error_class", "retry_count", "failed_at")
-    assert [item[name] for name in names] == ["slow", "boom", "RuntimeError", 1, 1.5]
-    assert item["retried_at"] > 1e9
-    assert item["error_backtrace"]
-
-
-@pytest.mark.parametrize("retry", [0, 1])
-def test_a_time_limit_and_a_count(sidekiq: RealSidekiq, client: redis.Redis, retry: int) -> None:
-    """RETRY-6, RETRY-29, RETRY-30: 8 looks at the time alone, 7 at both, 6 at the count alone."""
-    ago = time.time() - 100
-    failed = round(ago * 1000) if sidekiq.generation == 8 else ago
-    fields: dict[str, Any] = {"retry_count": 0, "failed_at": failed}
-    by_count = push(client, "FailJob", 1, retry=retry, retry_for=3600, **fields)
-    by_time = push(client, "FailJob", 2, retry=25, retry_for=60, **fields)
-    with sidekiq.worker(poll=None, concurrency=1):
-        wait_until(lambda: client.zcard("retry") + client.zcard("dead") == 2, 60, "the failures")
-    dead = {by_count, by_time}
-    if sidekiq.generation == 8:
-        dead.remove(by_count)
-    if sidekiq.generation == 6:
-        dead.remove(by_time)
-    assert set(members(client, "dead")) == dead
 
 
 def test_an_unknown_class_without_retry(sidekiq: RealSidekiq, client: redis.Redis) -> None:
@@ -169,3 +97,16 @@ def test_the_draws_of_a_delay(sidekiq: RealSidekiq, client: redis.Redis) -> None
         assert len(draws) >= 60
     else:
         assert draws <= set(range(0, 100, 10))
+
+
+def test_a_new_payload_that_has_failed_already(
+    sidekiq: RealSidekiq, driver: Driver, client: redis.Redis
+) -> None:
+    """PAY-14: Sidekiq's client writes such a job, and its worker kills it at its first failure."""
+    item = {"class": "FailJob", "args": [], "retry_count": 24, "failed_at": 1.5}
+    jid = str(driver.push(item))
+    with sidekiq.worker(poll=None):
+        wait_until(lambda: client.zcard("dead") == 1, 60, "the burial")
+    buried = members(client, "dead")[jid][0]
+    assert (buried["retry_count"], buried["failed_at"]) == (25, 1.5)
+    assert buried["retried_at"] > 0

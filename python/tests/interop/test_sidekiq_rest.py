@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import signal
-import time
-from collections import Counter
 from typing import Any, cast
 
 import pytest
@@ -13,7 +11,7 @@ import redis
 from harness.servers import wait_until
 from tests.interop.commands import commands
 from tests.interop.driver import Driver, RubyError
-from tests.interop.sidekiq import RealSidekiq, open_gate, results, started
+from tests.interop.sidekiq import RealSidekiq, results, started
 
 pytestmark = pytest.mark.interop
 
@@ -62,18 +60,6 @@ def asked(client: redis.Redis) -> int:
     return calls
 
 
-def test_arguments_that_json_lacks(sidekiq: RealSidekiq, driver: Driver) -> None:
-    """PUSH-5: 6 warns and pushes text; 7 and 8 refuse."""
-    code = "Sidekiq::Client.push('class' => 'EchoJob', 'args' => [:symbol, {1 => 2}])"
-    if sidekiq.generation == 6:
-        assert driver.eval(code)
-        assert driver.queue_list()[0].args == ["symbol", {"1": 2}]
-    else:
-        with pytest.raises(RubyError, match="ArgumentError"):
-            driver.eval(code)
-        assert driver.queues() == []
-
-
 def test_times_that_cannot_be_meant(driver: Driver, client: redis.Redis) -> None:
     """SCHED-4: Sidekiq accepts milliseconds and negative times; it refuses other values."""
     for at in (-5.0, 1_795_192_067_000):
@@ -83,85 +69,6 @@ def test_times_that_cannot_be_meant(driver: Driver, client: redis.Redis) -> None
     assert scores == [-5.0, 1_795_192_067_000]
     with pytest.raises(RubyError, match="ArgumentError"):
         driver.push({"class": "EchoJob", "args": [], "at": "tomorrow"})
-
-
-def test_spreading(sidekiq: RealSidekiq, driver: Driver) -> None:
-    """BULK-4: only in 8; an interval below 5 s counts as 5 s."""
-    if sidekiq.generation < 8:
-        pytest.skip("spreading exists from 8.0.8 on")
-    before = time.time()
-    driver.push_bulk({"class": "EchoJob", "args": [[n] for n in range(200)], "spread_interval": 1})
-    after = time.time()
-    scores = [record.score for record in driver.set_list("schedule") if record.score]
-    assert len(set(scores)) > 190
-    assert before - 0.5 < min(scores) < after + 1
-    assert 4 < max(scores) - min(scores) <= 5
-
-
-NAMES = ("first", "second", "third")
-JOBS = 60
-
-
-def orders(
-    sidekiq: RealSidekiq, driver: Driver, client: redis.Redis, queues: list[str]
-) -> list[tuple[str, ...]]:
-    """Return the queues of each BRPOP of one worker, while it takes a number of jobs."""
-    for number in range(JOBS):
-        driver.perform_async("EchoJob", number, queue=NAMES[-1])
-    with (
-        commands(client) as seen,
-        sidekiq.worker(queues=queues, concurrency=1),
-    ):
-        wait_until(lambda: len(results(client)) == JOBS, 60, "all jobs")
-    fetches = [command for command in seen if command[0] == "BRPOP"]
-    return [tuple(key.removeprefix("queue:") for key in keys) for _, *keys, _ in fetches]
-
-
-def test_strict_order(sidekiq: RealSidekiq, driver: Driver, client: redis.Redis) -> None:
-    """[FETCH-2] Every fetch tries the queues in the order of the list."""
-    assert set(orders(sidekiq, driver, client, [*NAMES])) == {NAMES}
-
-
-def test_weighted_order(sidekiq: RealSidekiq, driver: Driver, client: redis.Redis) -> None:
-    """[FETCH-3] [FETCH-8] Each fetch draws again.
-
-    Every queue is in it once, the heavy one mostly first.
-    """
-    drawn = orders(sidekiq, driver, client, ["first,8", "second,1", "third,1"])
-    assert len(drawn) >= JOBS
-    assert {tuple(sorted(order)) for order in drawn} == {NAMES}
-    assert len(set(drawn)) > 1
-    # 8 of 10 on average; below 5 of 10 once in 10 million runs.
-    assert Counter(order[0] for order in drawn)["first"] > len(drawn) / 2
-
-
-def test_an_idle_worker(sidekiq: RealSidekiq, driver: Driver, client: redis.Redis) -> None:
-    """[FETCH-10] [FETCH-11] One command in two seconds for each executor, and no delay."""
-    with sidekiq.worker(concurrency=2, poll=None):
-        with commands(client) as seen:
-            time.sleep(5)  # the interval that is looked at
-        fetches = [command for command in seen if command[0] == "BRPOP"]
-        assert 0 < len(fetches) <= 2 * 4
-        pushed = time.monotonic()
-        driver.perform_async("EchoJob")
-        wait_until(lambda: results(client), 60, "the job")
-        assert time.monotonic() - pushed < 5
-
-
-def test_no_job_waits_behind_another(
-    sidekiq: RealSidekiq, driver: Driver, client: redis.Redis
-) -> None:
-    """[FETCH-12] A worker takes no job before one of its executors is idle."""
-    driver.perform_async("GateJob", "g")
-    for number in range(5):
-        driver.perform_async("EchoJob", number)
-    with sidekiq.worker(concurrency=1, poll=None):
-        wait_until(lambda: started(client), 60, "the gate")
-        assert client.llen("queue:default") == 5
-        with sidekiq.worker(concurrency=1, poll=None):
-            wait_until(lambda: len(results(client)) == 5, 60, "the jobs in another worker")
-        open_gate(client, "g")
-        wait_until(lambda: len(results(client)) == 6, 60, "the end")
 
 
 def test_a_key_that_is_not_a_list(
@@ -231,17 +138,6 @@ def test_text_that_is_cut_off(sidekiq: RealSidekiq, client: redis.Redis) -> None
         int(cast("bytes", client.get(f"stat:{name}") or 0)) for name in ("processed", "failed")
     ]
     assert counts == [1, 0]
-
-
-def test_jobs_without_arguments(sidekiq: RealSidekiq, client: redis.Redis) -> None:
-    """EXEC-10, EXEC-1: without `args` there are no arguments; one array is one argument."""
-    texts = [
-        '{"class":"EchoJob","jid":"missing"}',
-        '{"class":"EchoJob","jid":"null","args":null}',
-        '{"class":"EchoJob","jid":"array","args":[[1,2]]}',
-    ]
-    assert fates(sidekiq, client, *texts) == [RUN] * 3
-    assert [one["args"] for one in results(client)] == [[], [], [[1, 2]], []]
 
 
 def test_encoded_arguments(sidekiq: RealSidekiq, client: redis.Redis) -> None:

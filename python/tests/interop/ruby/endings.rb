@@ -4,36 +4,6 @@
 
 require_relative "jobs"
 
-# Raises an error whose class has no name.
-class NamelessJob
-  include Sidekiq::Job
-  def perform(message) = raise(Class.new(StandardError), message)
-end
-
-# Raises an error without a message of its own.
-class SilentJob
-  include Sidekiq::Job
-  def perform = raise(ShoutError)
-end
-
-module Reports
-  class Refused < StandardError; end
-end
-
-class QualifiedJob
-  include Sidekiq::Job
-  def perform = raise(Reports::Refused, "no")
-end
-
-# Raises the error with which a hard stop interrupts a job.
-class LeavingJob
-  include Sidekiq::Job
-  def perform
-    started(jid)
-    raise Sidekiq::Shutdown
-  end
-end
-
 # Its exhausted hook answers with "discard".
 class WorthlessJob
   include Sidekiq::Job
@@ -42,14 +12,6 @@ class WorthlessJob
     hooked("exhausted", job["jid"])
     :discard
   end
-  def perform = raise("original")
-end
-
-# Dead jobs are not kept.
-class ForgottenJob
-  include Sidekiq::Job
-  sidekiq_options retry: 0, dead: false
-  sidekiq_retries_exhausted { |job, _error| hooked("exhausted", job["jid"]) }
   def perform = raise("original")
 end
 

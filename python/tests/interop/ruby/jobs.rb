@@ -143,17 +143,6 @@ class RetryInJob
   def perform(message) = raise(message)
 end
 
-# Dies at once, and its own hook breaks.
-class BrokenHookJob
-  include Sidekiq::Job
-  sidekiq_options retry: 0
-  sidekiq_retries_exhausted do |job, _error|
-    hooked("exhausted", job["jid"])
-    raise "the exhausted hook broke"
-  end
-  def perform = raise("original")
-end
-
 # One item every `pause` seconds; app:items:<jid> is the list of items that have begun.
 if defined?(Sidekiq::IterableJob)
   class IterJob
