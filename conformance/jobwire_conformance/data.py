@@ -61,7 +61,7 @@ _PROFILES = (
     *("worker/compression", "worker/parking", "worker/classes"),
     *("client/progress", "worker/progress"),
     *("worker/uniquejobs", "inspector/uniquejobs", "worker/trace"),
-    "worker/gitlab",
+    *("worker/gitlab", "worker/status"),
 )
 _ROBUST_THROUGHOUT = frozenset(
     [
@@ -76,7 +76,7 @@ _ROBUST_THROUGHOUT = frozenset(
         *("worker/compression", "worker/parking", "worker/classes"),
         *("client/progress", "worker/progress"),
         *("worker/uniquejobs", "inspector/uniquejobs", "worker/trace"),
-        "worker/gitlab",
+        *("worker/gitlab", "worker/status"),
     ]
 )
 

@@ -29,7 +29,7 @@ _RESERVED_WHOLE = frozenset(
 _OURS = re.compile(
     r"""queues|queue:.+|schedule|retry|dead|processes|process_cleanup|jobwire:.+
     |cron_jobs(?::.+)?|cron_job:.+|uniquejobs:.+  # of add-ons; annexes say how to write them
-    |resque:gitlab:.+|gitlab-sidekiq-status:.+|gitlab:job_waiter:.+|sidekiq:cancel:.+
+    |resque:gitlab:.+|gitlab-sidekiq-status:.+|gitlab:job_waiter:.+|sidekiq:(?:cancel|status):.+
     |stat:(?:processed|failed)(?::\d{4}-\d\d-\d\d)?|it-.+|deploylock-.+|\d{8}-marks
     |j\|(?:\d{6}|\d{8})\|\d{1,2}:\d{1,2}|(?:h\|)?.+-\d{1,2}-\d{1,2}:\d{1,2}
     |.+:\d+:[^:]+(?::work|:workers|-signals)?|profiles|.+-[0-9a-f]{24}""",

@@ -57,6 +57,7 @@ from jobwire.protocol.normalize import (
 )
 from jobwire.protocol.periodic_entry import DEFAULT_NAMESPACE, Overlap, PeriodicEntry
 from jobwire.protocol.placement import Placement
+from jobwire.protocol.progress import RubyStatus
 
 if TYPE_CHECKING:
     from jobwire.application.push_buffer import PushBuffer
@@ -186,6 +187,7 @@ class App(Steps):
             server_middleware
         )
         self.around: list[Around] = []
+        self.ruby_status: RubyStatus | None = None
         self.outermost: list[Around] = []
         self.death_handlers: list[DeathHandler] = []
         self.error_handlers: list[ErrorHandler] = []
@@ -645,6 +647,26 @@ class App(Steps):
             **variables: Name of the attribute to variable.
         """
         self.around.insert(0, CurrentAttributes(field, variables).restore)
+
+    def sidekiq_status(self, *classes: str, keep: int = 1800) -> None:
+        """Have workers write the status of jobs in the form of sidekiq-status. [X-ADDON-19]
+
+            app.sidekiq_status("Reports::Monthly")
+
+        Ruby and its page then see a job of Python as `working`, `complete`, `retrying` or `failed`,
+        and the values of `report_progress` as `at`, `total` and `message`. A start costs a message
+        to Redis more.
+
+        Args:
+            *classes: Names of the classes, as they are in payloads; none for all jobs of the app.
+            keep: Seconds to keep a status after its last change.
+
+        Raises:
+            ConfigError: The time is not a whole number of seconds, 1 or more.
+        """
+        if type(keep) is not int or keep < 1:
+            raise ConfigError(f"sidekiq_status: keep is {keep!r}; pass whole seconds, 1 or more")
+        self.ruby_status = RubyStatus(keep, frozenset(classes))
 
     def iterable(
         self, *, name: str | None = None, redis: str = "", **options: Unpack[IterableOptions]

@@ -139,6 +139,10 @@ class Keys:
         """STRING that exists if a job must not run. [X-ADDON-13]"""
         return f"{self.namespace}sidekiq:cancel:{jid}"
 
+    def ruby_status(self, jid: str) -> str:
+        """HASH of the status of a job, as sidekiq-status keeps it. [X-ADDON-19]"""
+        return f"{self.namespace}sidekiq:status:{jid}"
+
     def gitlab_waiter(self, name: str) -> str:
         """LIST of the ids of jobs that have ended, for one who waits for them. [X-ADDON-14]"""
         return self.namespace + name

@@ -1,20 +1,37 @@
-"""The progress that a running job reports, as a JSON object at a key of the job. [X-PROG-1]"""
+"""The progress that a running job reports, as a JSON object at a key of the job. [X-PROG-1]
+
+And the status of a job in the form of sidekiq-status. [X-ADDON-19]
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
 from jobwire.errors import InvalidArgument
 from jobwire.protocol.keys import Keys
-from jobwire.protocol.wire import Command, command
+from jobwire.protocol.wire import Arg, Command, command
 
-__all__ = ["KEEP_S", "MAX_NOTE_CHARS", "MAX_NUMBER", "JobProgress", "checked", "read", "writes"]
+__all__ = [
+    "KEEP_S",
+    "MAX_NOTE_CHARS",
+    "MAX_NUMBER",
+    "JobProgress",
+    "RubyStatus",
+    "Status",
+    "checked",
+    "read",
+    "writes",
+]
 
 KEEP_S = 86_400  # after the last write [X-PROG-3]
 MAX_NOTE_CHARS = 200  # [X-PROG-2]
 MAX_NUMBER = 2**53  # every reader of JSON keeps integers up to here exact
+
+
+Status: TypeAlias = Literal["working", "complete", "retrying", "failed", "interrupted", "stopped"]
 
 
 class JobProgress(msgspec.Struct, frozen=True):  # made more often than written; see Execution
@@ -105,3 +122,53 @@ def _number(value: object) -> int | float | None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return value if 0 <= value <= MAX_NUMBER else None
+
+
+class RubyStatus(NamedTuple):
+    """The jobs whose status is written in the form of sidekiq-status. [X-ADDON-19]
+
+    Attributes:
+        keep: Seconds to keep a status after its last change.
+        classes: The names of their classes; all classes if it is empty.
+    """
+
+    keep: int
+    classes: frozenset[str]
+
+    def covers(self, class_name: str) -> bool:
+        """True if the status of jobs of a class is written."""
+        return not self.classes or class_name in self.classes
+
+    def begins(
+        self, keys: Keys, jid: str, class_name: str, args: list[Any], now: float
+    ) -> list[Command]:
+        """Return the commands that say that a job runs."""
+        described = ("jid", jid, "worker", class_name, "args", msgspec.json.encode(args))
+        return self._set(keys, jid, now, "status", "working", "started_at", int(now), *described)
+
+    def ends(
+        self, keys: Keys, jid: str, status: Status, progress: JobProgress | None, now: float
+    ) -> list[Command]:
+        """Return the commands that say how an execution ended, with its last progress."""
+        ended = () if status == "retrying" else ("ended_at", int(now))
+        words = () if progress is None else _ruby_words(progress)
+        return self._set(keys, jid, now, "status", status, *ended, *words)
+
+    def goes_on(self, keys: Keys, jid: str, progress: JobProgress, now: float) -> list[Command]:
+        """Return the commands that say how far a job is."""
+        return self._set(keys, jid, now, *_ruby_words(progress))
+
+    def _set(self, keys: Keys, jid: str, now: float, *fields: Arg) -> list[Command]:
+        key = keys.ruby_status(jid)
+        return [
+            command("HSET", key, *fields, "updated_at", int(now)),
+            command("EXPIRE", key, self.keep),
+            command("PUBLISH", "status_updates", jid),
+        ]
+
+
+def _ruby_words(progress: JobProgress) -> tuple[Arg, ...]:
+    done, total = int(progress.done), int(progress.total or 100)
+    note = progress.note.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    percent = int(100 * done / total) if total else 100
+    return "at", done, "total", total, "pct_complete", percent, "message", note

@@ -5,20 +5,21 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
+import time
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import pytest
 
 from harness.servers import Server, wait_until
-from jobwire import App, Cancelled, Filter, Inspector, current_job
+from jobwire import App, Cancelled, ConfigError, Filter, Inspector, current_job, report_progress
 from jobwire.application.config import FetchMode
 from jobwire.inspect.sets import sweep_queue
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.ruby_locks import RubyLock, ruby_lock_of
 from tests.integration.inspector.entries import snapshot
 from tests.integration.payloads import push_job
-from tests.workers import Workers, running
+from tests.workers import Workers, brisk, running
 
 FETCH = pytest.mark.parametrize("fetch", ["reliable", "basic"])
 DIGEST = "uniquejobs:2965e7d924fa43c49237b8baebee8a66"
@@ -468,6 +469,81 @@ def test_gitlab_cancels_a_running_job(server: Server, fetch: FetchMode, is_async
     assert "error_class" not in json.loads(stored)
     assert not client.exists("retry", "queue:default", "stat:failed")
     assert not died
+
+
+@FETCH
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_status_as_sidekiq_status_writes_it(
+    server: Server, fetch: FetchMode, is_async: bool
+) -> None:
+    """X-ADDON-19: working, with the progress; complete, retrying, failed; for its classes only."""
+    client: Any = server.client()
+    key, hears = f"sidekiq:status:{ME}", client.pubsub()
+    hears.subscribe("status_updates")
+    app = App()
+    begun, goes_on = threading.Event(), threading.Event()
+
+    def run(fails: bool) -> None:
+        report_progress(1, 3, "rows")
+        begun.set()
+        assert goes_on.wait(60)
+        report_progress(2, 3)
+        _fail_if(fails)
+
+    @app.job(name="Async")
+    async def awork(fails: bool) -> None:
+        await asyncio.to_thread(run, fails)
+
+    app.job(name="Sync")(run)
+    app.job(name="Other")(_fail_if)
+    name = "Async" if is_async else "Sync"
+    app.sidekiq_status(name, keep=90)
+
+    def status() -> dict[str, str]:
+        return {name.decode(): text.decode() for name, text in client.hgetall(key).items()}
+
+    timings = brisk(heartbeat_interval=0.2)
+    with running(app, server, fetch=fetch, timings=timings):
+        push_job(server, name, False, retry=True)
+        assert begun.wait(60)
+        wait_until(lambda: status().get("at"), what="the progress")
+        working = status()
+        assert 80 < client.ttl(key) <= 90
+        goes_on.set()
+        wait_until(lambda: status()["status"] == "complete", what="the end")
+        done = status()
+        client.delete(key)
+        push_job(server, name, True, retry=True)
+        wait_until(lambda: status().get("status") == "retrying", what="the failure")
+        assert "ended_at" not in status()
+        push_job(server, name, True, retry=0)
+        wait_until(lambda: status()["status"] == "failed", what="the death")
+        client.delete(key)
+        push_job(server, "Other", False)
+        wait_until(lambda: int(client.get("stat:processed") or 0) >= 4, what="the other job")
+    assert not client.exists(key)
+    now = time.time()
+    assert all(now - 120 < int(done.pop(f"{name}_at")) <= now for name in ("ended", "updated"))
+    assert done.pop("started_at") == working.pop("started_at")
+    del working["updated_at"]
+    described = {"jid": ME, "worker": name, "args": "[false]", "total": "3"}
+    assert working == {
+        **described,
+        **{"status": "working", "at": "1", "pct_complete": "33", "message": "rows"},
+    }
+    assert done == {
+        **described,
+        **{"status": "complete", "at": "2", "pct_complete": "66", "message": ""},
+    }
+    heard: Any = next(one for one in hears.listen() if one["type"] == "message")
+    assert heard["data"] == ME.encode()
+    hears.close()
+
+
+def test_a_time_that_sidekiq_status_cannot_keep() -> None:
+    for keep in (0, -1, 1.5, True):
+        with pytest.raises(ConfigError, match="sidekiq_status: keep is"):
+            App().sidekiq_status(keep=keep)  # type: ignore[arg-type]
 
 
 # The work of each product: members of the payload, in its own spelling, and keys.

@@ -42,6 +42,7 @@ def every_key(keys: Keys) -> dict[str, str]:
         "gitlab status": keys.gitlab_status("9f2c1b7a4d3e5f60718293a4"),
         "gitlab cancel": keys.gitlab_cancel("9f2c1b7a4d3e5f60718293a4"),
         "gitlab waiter": keys.gitlab_waiter("gitlab:job_waiter:" + "9f2c" * 9),
+        "ruby status": keys.ruby_status("9f2c1b7a4d3e5f60718293a4"),
         "ruby lock": keys.unique("uniquejobs:" + "9f2c1b7a" * 4),
         **dict(
             zip(
@@ -109,6 +110,7 @@ PLAIN = {
     "gitlab cookie": f"resque:gitlab:resque:gitlab:duplicate:q:{'9f2c1b7a' * 8}:cookie:v2",
     "gitlab status": "gitlab-sidekiq-status:9f2c1b7a4d3e5f60718293a4",
     "gitlab cancel": "sidekiq:cancel:9f2c1b7a4d3e5f60718293a4",
+    "ruby status": "sidekiq:status:9f2c1b7a4d3e5f60718293a4",
     "gitlab waiter": f"gitlab:job_waiter:{'9f2c' * 9}",
     "ruby lock": "uniquejobs:" + "9f2c1b7a" * 4 + ":LOCKED",
     "ruby last": "uniquejobs:" + "9f2c1b7a" * 4,
@@ -163,7 +165,7 @@ def test_our_own_keys_carry_our_name() -> None:
     sidekiq: tuple[str, ...] = ("queue", "schedule", "retry", "dead", "process", "stat:", IDENTITY)
     sidekiq += ("it-", "j|", "h|", "HardJob-", "20250214-", "deploylock-", "paused")
     sidekiq += ("uniquejobs:", "resque:gitlab:", "gitlab-sidekiq-status:", "sidekiq:cancel:")
-    sidekiq += ("gitlab:job_waiter:",)
+    sidekiq += ("gitlab:job_waiter:", "sidekiq:status:")
     own = {key for key in every_key(Keys()).values() if not key.startswith(sidekiq)}
     assert own
     assert all(key.startswith("jobwire:") for key in own)

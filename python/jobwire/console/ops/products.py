@@ -392,7 +392,11 @@ TREATMENTS: Mapping[str, Treatment] = {
     "sidekiq-unique-jobs": Treatment(
         "run", "locks are kept and released; a job with a conflict is put off"
     ),
-    "sidekiq-status": Treatment("run", "their status stays queued until it expires", _OWN_QUEUES),
+    "sidekiq-status": Treatment(
+        "run",
+        "their status stays queued until it expires, unless app.sidekiq_status() names them",
+        _OWN_QUEUES,
+    ),
     "sidekiq-throttled": Treatment("run", "they do not count for its limits", _OWN_QUEUES),
     "sidekiq-limit_fetch": Treatment(
         "run", "limits and pauses of its queues are not observed", _OWN_QUEUES

@@ -26,6 +26,7 @@ class Execution(msgspec.Struct, eq=False, gc=False):  # quicker to make than a d
         acknowledged: True if the job has ended in Redis before it runs, so that nothing brings it
             back.
         recorded: True if the outcome of a job that a task runs is recorded.
+        has_status: True if its status is written in the form of sidekiq-status.
         waiter: Key of the list for those who wait for a job of GitLab; "" for none.
     """
 
@@ -37,6 +38,7 @@ class Execution(msgspec.Struct, eq=False, gc=False):  # quicker to make than a d
     logged: bool = False
     acknowledged: bool = False
     recorded: bool = False
+    has_status: bool = False
     waiter: str = ""
 
     @property

@@ -47,6 +47,7 @@ from jobwire.protocol.metrics import ThreadMetrics
 from jobwire.protocol.outcome import DONE, NextJob, Outcome, after_decision, ending, put_off
 from jobwire.protocol.payload import Job, LazyJob, decode, edit
 from jobwire.protocol.poison import poisoned
+from jobwire.protocol.progress import Status
 from jobwire.protocol.reliable import InFlightJob
 from jobwire.protocol.results import (
     KEEP,
@@ -164,9 +165,9 @@ class OutcomePolicy:
                 if after or result is not None or following is not None:
                     outcome = Outcome(result=result, after=after, next=following)
                 if execution.acknowledged:
-                    self.sink.ran(failed=False, rest=self._ended(outcome, job, execution.waiter))
+                    self.sink.ran(failed=False, rest=self._ended(outcome, job, execution))
                 else:
-                    stored = self._ending(execution.held, outcome, job, execution.waiter)
+                    stored = self._ending(execution.held, outcome, job, execution)
                     self.sink.record(execution.held, stored)
             elif isinstance(error, Cancelled) or (job.cancelled and isinstance(error, _ENDED)):
                 self.cancelled(execution, counters)
@@ -180,7 +181,8 @@ class OutcomePolicy:
                     execution.held.text, {"enqueued_at": stamp(time.time(), self.generation())}
                 )
                 outcome = Outcome("queue", text, counted="")
-                self.sink.record(execution.held, self._ending(execution.held, outcome, job))
+                stored = self._ending(execution.held, outcome, job, execution)
+                self.sink.record(execution.held, stored)
             else:
                 self._fail(execution, error, counters)
         except Exception as problem:  # noqa: BLE001 - the job must not stay in flight
@@ -191,9 +193,11 @@ class OutcomePolicy:
         if execution.acknowledged:
             self.free(execution.held)
 
-    def _ending(self, held: InFlightJob, outcome: Outcome, job: Job, waiter: str = "") -> Outcome:
+    def _ending(
+        self, held: InFlightJob, outcome: Outcome, job: Job, execution: Execution | None = None
+    ) -> Outcome:
         """Return the outcome of a job with the release of its lock and its slot."""
-        outcome = self._ended(outcome, job, waiter)
+        outcome = self._ended(outcome, job, execution)
         return outcome if self.limits is None else self.limits.ending(held, outcome)
 
     def _following(self, execution: Execution) -> NextJob | None:
@@ -210,13 +214,19 @@ class OutcomePolicy:
         now = stamp(time.time(), self.generation())
         return next_job(execution.held.text, execution.job.value, now=now)
 
-    def _ended(self, outcome: Outcome, job: Job, waiter: str = "") -> Outcome:
-        """Return the outcome of a job without a slot, told to the `waiter` if it has one."""
-        outcome = ending(self.keys, outcome, job, time.time(), self.generation())
-        if waiter and job.jid is not None:
-            after = [*outcome.after, *gitlab.end_wait(self.keys, waiter, job.jid)]
-            outcome = msgspec.structs.replace(outcome, after=after)
-        return outcome
+    def _ended(self, outcome: Outcome, job: Job, execution: Execution | None = None) -> Outcome:
+        """Return the outcome of a job without a slot, told to those who look at the execution."""
+        now = time.time()
+        outcome = ending(self.keys, outcome, job, now, self.generation())
+        if execution is None or not (execution.waiter or execution.has_status) or job.jid is None:
+            return outcome
+        after = [*outcome.after]
+        if execution.waiter and outcome.place not in ("queue", "schedule"):
+            after += gitlab.end_wait(self.keys, execution.waiter, job.jid)
+        if execution.has_status and self.app.ruby_status is not None:
+            status, progress = _ruby_status(outcome), execution.job.progress
+            after += self.app.ruby_status.ends(self.keys, job.jid, status, progress, now)
+        return msgspec.structs.replace(outcome, after=after)
 
     def cancelled(self, execution: Execution, counters: ThreadMetrics) -> None:
         """End a job that was cancelled, which is not a failure.
@@ -230,12 +240,12 @@ class OutcomePolicy:
         result = self._kept(job, keep, "cancelled", Members()) if keep else None
         outcome = Outcome(cancelled=job.jid or "", result=result)
         if execution.acknowledged:
-            self.sink.ran(failed=False, rest=self._ended(outcome, job, execution.waiter))
+            self.sink.ran(failed=False, rest=self._ended(outcome, job, execution))
         else:
             if job.jid in self.cancelled_ids.by_gitlab:
                 self.cancelled_ids.by_gitlab.discard(job.jid)
                 outcome = Outcome("dead", held.text, counted="", result=result)
-            self.sink.record(held, self._ending(held, outcome, job, execution.waiter))
+            self.sink.record(held, self._ending(held, outcome, job, execution))
             self.sink.flush_soon()  # people wait for it
 
     def _puts_off(self, execution: Execution, snooze: Snooze, counters: ThreadMetrics) -> bool:
@@ -252,7 +262,7 @@ class OutcomePolicy:
         text = snoozed(held.text, held.queue, count)
         at = time.time() + snooze.seconds
         outcome = Outcome("schedule", text, at, counted="")
-        self.sink.record(held, self._ending(held, outcome, job))
+        self.sink.record(held, self._ending(held, outcome, job, execution))
         return True
 
     def expires(self, held: InFlightJob, job: Job, default: int) -> bool:
@@ -270,6 +280,16 @@ class OutcomePolicy:
         for handler in self.app.expired_handlers:
             _contained("expired handler", partial(handler, job))
         return True
+
+    def shows_start(self, execution: Execution) -> None:
+        """Write that a job runs, if its class has a status. [X-ADDON-19]"""
+        job, of = execution.job, self.app.ruby_status
+        if of is None or self.redis is None or job.jid is None or not of.covers(job.display_class):
+            return
+        execution.has_status = True
+        steps = of.begins(self.keys, job.jid, job.display_class, job.args, time.time())
+        with suppress(RedisTrouble):  # a status is for people, and the end writes another
+            self.redis.run(once(Batch(steps, atomic=True)))
 
     def was_cancelled_by_gitlab(self, held: InFlightJob, job: Job) -> bool:
         """Start a job of GitLab; return True if it goes to the dead set instead. [X-ADDON-13]"""
@@ -453,14 +473,14 @@ class OutcomePolicy:
         if execution.acknowledged:
             result = self._failed(job, keep, "discarded", error)
             rest = Outcome(counted="failed", result=result)
-            self.sink.ran(failed=True, rest=self._ended(rest, job, execution.waiter))
+            self.sink.ran(failed=True, rest=self._ended(rest, job, execution))
             self._tell_of_death(job, error)
         elif isinstance(outcome, Retry):
             result = self._failed(job, keep, "retry", error)
-            stored = self._ending(held, after_decision(outcome, result), job, execution.waiter)
+            stored = self._ending(held, after_decision(outcome, result), job, execution)
             self.sink.record(held, stored)
         else:
-            self._record_death(held, job, outcome, error, keep, execution.waiter)
+            self._record_death(held, job, outcome, error, keep, execution)
         if _expected(error, outcome):
             return
         if self.app.error_handlers:
@@ -538,13 +558,13 @@ class OutcomePolicy:
         outcome: Kill | Discard,
         error: BaseException,
         keep: int,
-        waiter: str = "",
+        execution: Execution | None = None,
     ) -> None:
         """Record the end of a job, then call the death handlers. [RETRY-13] [RETRY-25] [DEAD-6]"""
         result = self._failed(
             job, keep, "dead" if isinstance(outcome, Kill) else "discarded", error
         )
-        stored = self._ending(held, after_decision(outcome, result), job, waiter)
+        stored = self._ending(held, after_decision(outcome, result), job, execution)
         if not self.app.death_handlers:
             self.sink.record(held, stored)
             return
@@ -558,6 +578,16 @@ class OutcomePolicy:
     def _tell_of_death(self, dead: Job, error: BaseException) -> None:
         for handler in self.app.death_handlers:
             _contained("death handler", partial(handler, dead, error))
+
+
+def _ruby_status(outcome: Outcome) -> Status:
+    if outcome.place == "retry":
+        return "retrying"
+    if outcome.place in ("queue", "schedule"):
+        return "interrupted"
+    if outcome.cancelled or (outcome.place == "dead" and not outcome.counted):
+        return "stopped"
+    return "failed" if outcome.counted == "failed" else "complete"
 
 
 def _members(job: Job) -> Members:

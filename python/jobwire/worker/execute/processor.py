@@ -71,6 +71,7 @@ class Processor:
         self._tasks = tasks
         self._job_table = job_table
         self._outcome_policy = outcome_policy
+        self._has_status = outcome_policy.app.ruby_status is not None
         self._counters = counters
         self._watch = watch
         self._cancelled_ids = cancelled_ids
@@ -246,6 +247,8 @@ class Processor:
         execution = Execution(held, job, compiled, time.time())
         if of_gitlab:
             execution.waiter = take_waiter(job)
+        if self._has_status:
+            self._outcome_policy.shows_start(execution)
         if not compiled.redeliver and not self._acknowledged_first(execution):
             self._outcome_policy.free(held)
             return 0.0
