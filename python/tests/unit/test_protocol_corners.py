@@ -103,6 +103,11 @@ def test_an_iteration_without_a_state_fails_without_saving() -> None:
         run.throw(ValueError("boom"))
 
 
+def test_a_text_that_is_no_object_has_a_place_of_its_own() -> None:
+    """EXEC-4: it is not put among the dead jobs."""
+    assert Outcome("unreadable", b"[]", 1.0).key(Keys("n:"), "q") == "n:jobwire:unreadable"
+
+
 def test_tallies_are_added_up() -> None:
     """Counts of another thread are added, for the same class and for others."""
     one_, other = ThreadMetrics(), ThreadMetrics()
