@@ -61,12 +61,9 @@ class Cluster:
 
     def node_of(self, tag: str) -> Server:
         """Return the primary that has the slot of a hash tag, by its own word."""
-        slot = self.slot_of(tag)
-        return next(
-            node
-            for node in self._up()
-            if any(first <= slot <= last for first, last in self._own_slots(node))
-        )
+        holder = wait_until(lambda: self._holder(tag), 60, what=f"a node with the slot of {tag}")
+        assert holder is not None
+        return holder
 
     def other_primary(self, tag: str) -> Server:
         """Return a primary that does not have the slot of a hash tag."""
@@ -81,13 +78,7 @@ class Cluster:
         """Kill the primary of a hash tag, and wait for its successor; return the killed one."""
         primary = self.node_of(tag)
         primary.kill()
-
-        def succeeded() -> bool:
-            with suppress(StopIteration):
-                return self.node_of(tag) is not primary
-            return False
-
-        wait_until(succeeded, 60, what="a replica to be promoted")
+        wait_until(lambda: self._holder(tag), 60, what="a replica to be promoted")
         return primary
 
     def move(self, tag: str, target: Server, *, classic: bool = False) -> None:
@@ -97,7 +88,7 @@ class Cluster:
             self._move_keys(slot, source, target)
         else:
             self.ask(source, "CLUSTER", "MIGRATESLOTS", "SLOTSRANGE", slot, slot, "NODE", new)
-        wait_until(lambda: self.node_of(tag) is target, 60, what="the slot to move")
+        wait_until(lambda: self._holder(tag) is target, 60, what="the slot to move")
 
     def _move_keys(self, slot: int, source: Server, target: Server) -> None:
         old, new = self.id_of(source), self.id_of(target)
@@ -115,6 +106,13 @@ class Cluster:
         with suppress(redis.RedisError):
             return all(map(self._is_well, self.nodes))
         return False
+
+    def _holder(self, tag: str) -> Server | None:
+        slot = self.slot_of(tag)
+        for node in self._up():
+            if any(first <= slot <= last for first, last in self._own_slots(node)):
+                return node
+        return None
 
     def _has_met(self) -> bool:
         known = f"cluster_known_nodes:{len(self.nodes)}".encode()

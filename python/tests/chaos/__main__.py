@@ -59,12 +59,14 @@ class Enqueuer:
 
     Attributes:
         repeated: Numbers of jobs that were pushed again because the first outcome was unknown.
+        acknowledged: Number of each job to the monotonic time after its push.
     """
 
-    def __init__(self, url: str, jobs: Sequence[Job], gate: Gate, *, seconds: float) -> None:
+    def __init__(self, client: Client, jobs: Sequence[Job], gate: Gate, *, seconds: float) -> None:
         self.repeated: set[int] = set()
+        self.acknowledged: dict[int, float] = {}
         self._gate = gate
-        self._client = Client(url)
+        self._client = client
         self._jobs = jobs
         self._seconds = seconds
         self._pushed = [0] * PUSHERS
@@ -75,9 +77,6 @@ class Enqueuer:
     def pushed(self) -> int:
         """Number of acknowledged jobs."""
         return sum(self._pushed)
-
-    def close(self) -> None:
-        self._client.close()
 
     def _run(self, share: int) -> None:
         started = time.monotonic()
@@ -99,9 +98,10 @@ class Enqueuer:
                     else:
                         args = [job.args for job in batch]
                         self._client.push_bulk(first.kind, args, at=at, **_options(first))
+                self.acknowledged |= dict.fromkeys((job.number for job in batch), time.monotonic())
                 return
             except RedisTrouble as error:
-                if isinstance(error, MaybeWritten):
+                if isinstance(error, MaybeWritten) or error.written:
                     self.repeated |= {job.number for job in batch}
                 time.sleep(0.1)
 
@@ -126,16 +126,17 @@ def _batches(jobs: Sequence[Job]) -> Iterator[Sequence[Job]]:
         yield bulk
 
 
-def census(client: Any) -> tuple[Counter[int], Counter[int], set[int]]:
+def census(client: Any, prefix: str = "") -> tuple[Counter[int], Counter[int], set[int]]:
     """Return how often each job waits or is held, how often it is dead, and the poison pills."""
-    texts = [*client.zrange("retry", 0, -1), *client.zrange("schedule", 0, -1)]
-    for name in client.smembers("queues"):
-        texts += client.lrange(b"queue:" + name, 0, -1)
-    for key in client.keys(PRIVATE + "*"):
+    texts = [*client.zrange(f"{prefix}retry", 0, -1), *client.zrange(f"{prefix}schedule", 0, -1)]
+    for name in client.smembers(f"{prefix}queues"):
+        texts += client.lrange(f"{prefix}queue:{name.decode()}", 0, -1)
+    for key in client.keys(f"{prefix}{PRIVATE}*"):
         texts += client.hvals(key)
     dead: Counter[int] = Counter()
     poisoned: set[int] = set()
-    for text in [*client.zrange("dead", 0, -1), *client.zrange("jobwire:unreadable", 0, -1)]:
+    ended = ("dead", "jobwire:unreadable")
+    for text in (text for key in ended for text in client.zrange(prefix + key, 0, -1)):
         job = json.loads(text)
         number = job["args"][0]
         if job.get("error_class") == poison.ERROR_CLASS:
@@ -147,18 +148,19 @@ def census(client: Any) -> tuple[Counter[int], Counter[int], set[int]]:
     return Counter(json.loads(text)["args"][0] for text in texts), dead, poisoned
 
 
-def waiting(client: Any) -> int:
+def waiting(client: Any, prefix: str = "") -> int:
     """Return how many jobs wait or are held."""
-    count = client.zcard("retry") + client.zcard("schedule")
-    count += sum(client.llen(b"queue:" + name) for name in client.smembers("queues"))
-    return int(count + sum(client.hlen(key) for key in client.keys(PRIVATE + "*")))
+    count = client.zcard(f"{prefix}retry") + client.zcard(f"{prefix}schedule")
+    names = client.smembers(f"{prefix}queues")
+    count += sum(client.llen(f"{prefix}queue:{name.decode()}") for name in names)
+    return int(count + sum(client.hlen(key) for key in client.keys(f"{prefix}{PRIVATE}*")))
 
 
-def hurry(client: Any, *, within: float) -> None:
+def hurry(client: Any, *, within: float, prefix: str = "") -> None:
     """Advance the clock, so that no job waits longer than this many seconds for its retry."""
     latest = time.time() + within
-    for member in client.zrange("retry", latest, "inf", byscore=True):
-        client.zadd("retry", {member: latest}, xx=True)
+    for member in client.zrange(f"{prefix}retry", latest, "inf", byscore=True):
+        client.zadd(f"{prefix}retry", {member: latest}, xx=True)
 
 
 class Run:
@@ -194,11 +196,10 @@ class Run:
                 longest_delay=min(max(self._seconds / 5, 2.0), MAX_DELAY_S),
             )
             self._status = opened.enter_context(self._out.status("starting"))
+            client = opened.enter_context(Client(self._storm.enqueuing.url()))
             enqueuer = Enqueuer(
-                *(self._storm.enqueuing.url(), self._jobs, self._storm.gate),
-                seconds=self._seconds * PUSHING,
+                client, self._jobs, self._storm.gate, seconds=self._seconds * PUSHING
             )
-            opened.callback(enqueuer.close)
             self._rage(enqueuer)
             self._storm.calm()
             self._drain(enqueuer)

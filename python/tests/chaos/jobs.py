@@ -15,6 +15,7 @@ from jobwire import App, Cursor, Job, current_job
 from jobwire.iterables import over_sequence
 
 RECORD = "CHAOS_RECORD"  # the environment variable with that Redis's URL
+SHARDS = "CHAOS_SHARDS"  # that with the URL of a cluster, if the jobs are there
 FINISHED = "finished"  # list: number of the job and pid of the worker, at each success
 ITEMS = "items"  # sets: items:<number of the job>, the items that Walk has done
 MISBEHAVED = "misbehaved"  # set: numbers of the jobs that have done their worst
@@ -22,7 +23,7 @@ FAILED = "failed"  # hash: number of the job -> how often it failed
 LAST_WORDS = "always fails"
 HUGE_DELAY = "retry in 2 ** 1024 seconds"
 
-app = App()
+app = App(shards=os.environ.get(SHARDS))
 
 
 @cache
