@@ -13,6 +13,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -686,9 +687,21 @@ def killed(*args, **more):
     yield from write(*args, **more)
     os.kill(os.getpid(), signal.SIGKILL)
 shards.write_states = killed
+shards.SETTLE_S = 0.0
 sys.argv = ["jobwire", *sys.argv[1:]]
 main()
 """
+
+
+def kill_after_one_shard(what: str, name: str, directory: Path) -> None:
+    """Kill a command when it has told the first shard."""
+    killed = subprocess.run(
+        [sys.executable, "-c", KILLED, "shards", what, "shop:app", name],
+        cwd=directory,
+        env=environment(),
+        check=False,
+    )
+    assert killed.returncode == -signal.SIGKILL
 
 
 def test_a_command_that_is_killed_between_two_shards_is_repeated(
@@ -697,13 +710,7 @@ def test_a_command_that_is_killed_between_two_shards_is_repeated(
     """The next command mends the copies, whichever it is; no shard gets lost in between."""
     for count, words in enumerate((("drain", "c"), ("drain", "b"), ("add", "c")), start=1):
         before = states(servers)
-        killed = subprocess.run(
-            [sys.executable, "-c", KILLED, "shards", words[0], "shop:app", words[1]],
-            cwd=tmp_path,
-            env=environment(),
-            check=False,
-        )
-        assert killed.returncode == -signal.SIGKILL
+        kill_after_one_shard(*words, tmp_path)
         after = states(servers)
         assert sum(after[name] != before[name] for name in SHARDS) == 1, count
         lines = [*map(json.loads, shards(tmp_path, "status", "--json").stdout.splitlines())]
@@ -724,6 +731,13 @@ def test_a_command_that_is_killed_between_two_shards_is_repeated(
     told = jobwire("shards", "remove", "shop:app", "a", cwd=tmp_path)
     assert "is not draining" in told.stderr
     assert states(servers)["b"]["c"] == "4 draining"
+    kill_after_one_shard("remove", "c", tmp_path)
+    assert Counter(copy["c"] for copy in states(servers).values()) == {
+        "5 removed": 1,
+        "4 draining": 2,
+    }
+    shards(tmp_path, "add", "c")
+    assert {copy["c"] for copy in states(servers).values()} == {"6 used"}
     told = jobwire("shards", "drain", "shop:app", "d", cwd=tmp_path)
     assert "has no shard 'd', only a, b, c" in told.stderr
 
