@@ -575,6 +575,18 @@ BESIDE: dict[str, tuple[str, list[tuple[str, ...]]]] = {
         '"failures":"all","processor":"web:1"',
         [("ZADD", "failed", "1.5", '{"class":"Fails","jid":"x"}')],
     ),
+    "sidekiq-throttled": (  # it has put the job back into its queue, as it was
+        '"retry_queue":"default"',
+        [
+            ("ZADD", "throttled:Fails:concurrency.v2:7", "4000000000.5", "x"),
+            ("HSET", "throttled:Fails:concurrency.v2:7.backlog_info", "size", "1"),
+            ("LPUSH", "throttled:Fails:threshold:7", "1.5"),
+        ],
+    ),
+    "sidekiq-status": (
+        '"description":"x"',
+        [("HSET", f"sidekiq:status:{ME}", "status", "queued", "stop", "true")],
+    ),
     "sidekiq-encrypted_args": ('"encrypted_args":[0]', []),
     "sidekiq-debouncer": (
         '"debounce":true,"debounce_key":"debounce/v3/Fails/1"',

@@ -13,7 +13,7 @@ from jobwire.application.current import current, running
 from jobwire.errors import Cancelled, JobTimeout, MalformedPayload, RedisTrouble, Shutdown
 from jobwire.protocol.batches import BATCH
 from jobwire.protocol.expiry import EXPIRES_AT
-from jobwire.protocol.gitlab import is_of_gitlab, take_waiter
+from jobwire.protocol.gitlab import CORRELATION_ID, IDEMPOTENCY_KEY, take_waiter
 from jobwire.protocol.heartbeat import Work
 from jobwire.protocol.limits import LIMIT
 from jobwire.protocol.metrics import ThreadMetrics
@@ -236,7 +236,8 @@ class Processor:
             return 0.0
         if BATCH in job.fields and self._outcome_policy.is_dropped(held, job, compiled.keep):
             return 0.0
-        of_gitlab = is_of_gitlab(job.fields)
+        # As `is_of_gitlab`, without a call: each job comes here.
+        of_gitlab = CORRELATION_ID in job.fields or IDEMPOTENCY_KEY in job.fields
         if of_gitlab and self._outcome_policy.was_cancelled_by_gitlab(held, job):
             return 0.0
         locked = UNIQUE in job.fields or LOCK_DIGEST in job.fields
