@@ -183,6 +183,7 @@ with transaction.atomic():
 """
 
 
+@pytest.mark.full
 def test_a_relay_writes_to_the_redis_of_each_job(server: Server, variables: dict[str, str]) -> None:
     """One that is away, or has no name any more, holds up only its own jobs."""
     run(variables, "shell", "-c", VIA_MAIL)  # nothing listens at the address of `mail`

@@ -331,19 +331,6 @@ def orphan(client: Any, identity: str, *, named: bool = True) -> None:
         client.sadd("jobwire:owners", identity)
 
 
-def test_each_beat_names_the_owner(server: Server) -> None:
-    """REL-5: also one that has taken nothing since the set was deleted."""
-    client = server.client()
-    with running(App(), server, timings=OFTEN_ENOUGH) as worker:
-        client.delete("jobwire:owners")
-        wait_until(lambda: client.smembers("jobwire:owners") == {worker.identity.encode()})
-    assert not client.exists("jobwire:owners")
-    with running(App(), server, timings=OFTEN_ENOUGH, fetch="basic") as worker:
-        beat = client.hget(worker.identity, "beat")
-        wait_until(lambda: client.hget(worker.identity, "beat") != beat)
-    assert not client.exists("jobwire:owners")
-
-
 def test_jobs_of_an_owner_without_a_name(server: Server) -> None:
     """REL-18: inspection shows them, and a worker that starts puts them back."""
     client = server.client()

@@ -56,21 +56,6 @@ def test_a_waiting_job_is_removed(server: Server, place: str) -> None:
     app.close()
 
 
-def test_an_id_inside_other_payloads_removes_nothing(server: Server) -> None:
-    """X-CANCEL-4: the member jid counts, not a text that looks like it; also for odd ids."""
-    for jid in ("other", "*", "[a-z]", 'a"b', "ü\\"):
-        push_job(server, "Work", "abc", {"jid": "abc"}, jid=jid)
-        server.client().zadd("schedule", {b'{"class":"Work","args":["abc"],"jid":"' + b'x"}': 9e9})
-    client: Any = server.client()
-    client.sadd("queues", "default")
-    with Client(server.url) as jobs:
-        assert jobs.cancel("abc").place == "unknown"
-        assert client.llen("queue:default") == 5
-        for left, jid in enumerate(("*", "[a-z]", 'a"b', "ü\\"), 1):
-            assert jobs.cancel(jid).place == "queued"
-            assert client.llen("queue:default") == 5 - left
-
-
 def test_an_unknown_job_is_marked(server: Server) -> None:
     """X-CANCEL-1, X-CANCEL-2, X-CANCEL-3: for a day; a job that comes later is refused."""
     ran: list[int] = []

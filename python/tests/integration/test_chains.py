@@ -89,45 +89,6 @@ def test_each_job_gets_the_result_of_the_one_before(server: Server, fetch: Fetch
     assert list(run) == list(run.jids)
 
 
-def test_the_first_payload_carries_all(server: Server) -> None:
-    """X-FLOW-1 and X-FLOW-2: complete payloads, with their own ids, queues and options."""
-    its = Adding()
-    its.app.connect(server.url)
-    low = its.add.options(queue="low", retry=3)
-    run = chain(its.add.s(1, 2), low.s(previous, 3), its.fail.s()).enqueue()
-    assert run is not None
-    (payload,) = payloads(server, "queue:default")
-    assert server.client().smembers("queues") == {b"default"}
-    second, third = payload.pop("jw_next")
-    assert [payload["jid"], second["jid"], third["jid"]] == list(run.jids)
-    assert (second["args"], second["jw_takes"]) == ([None, 3], [0])
-    assert (second["queue"], second["retry"], second["class"]) == ("low", 3, "Add")
-    assert third["args"] == []
-    assert "jw_takes" not in third
-    assert not {"enqueued_at"} & {*second, *third}
-    assert payload["jw_keep"] == second["jw_keep"] == 86_400
-    assert run.states() == ["open", "later", "later"]
-    its.app.close()
-
-
-def test_the_next_job_is_a_payload_like_any_other(server: Server) -> None:
-    """X-FLOW-3 and X-FLOW-7: pushed to its queue, with the jobs after it and before it."""
-    its = Adding()
-    low = its.add.options(queue="low")
-    with running(its.app, server):
-        run = chain(its.add.s(1, 2), low.s(previous, 3), its.add.s(previous, 4)).enqueue()
-        wait_until(lambda: payloads(server, "queue:low"))
-        (payload,) = payloads(server, "queue:low")
-        assert run is not None
-        wait_until(lambda: run.states() == ["done", "open", "later"])
-    assert payload["args"] == [3, 3]
-    assert payload["enqueued_at"] >= payload["created_at"]
-    assert payload["jw_before"] == [[run.jids[0], "Add"]]
-    assert [job["jid"] for job in payload["jw_next"]] == [run.jids[2]]
-    assert "jw_takes" not in payload
-    assert b"low" in server.client().smembers("queues")
-
-
 @FETCH
 def test_a_death_ends_the_chain_and_its_retry_resumes_it(server: Server, fetch: FetchMode) -> None:
     """X-FLOW-4: the dead job has the rest, so that nothing is lost and nothing runs early."""
@@ -166,8 +127,10 @@ def test_a_retry_a_snooze_and_a_stop_keep_the_rest(server: Server) -> None:
     assert [call for call in its.calls if call] == [("mended", "!")] * 2
 
 
-@FETCH
-@pytest.mark.parametrize("value", [{1, 2}, float("nan"), "x" * 1_048_600])
+@pytest.mark.parametrize(
+    ("fetch", "value"),
+    [("reliable", {1, 2}), ("basic", float("nan")), ("reliable", "x" * 1_048_600)],
+)
 def test_a_result_that_cannot_be_passed_on_is_a_failure(
     server: Server, fetch: FetchMode, value: Any
 ) -> None:
@@ -183,28 +146,6 @@ def test_a_result_that_cannot_be_passed_on_is_a_failure(
     assert dead["error_message"].startswith("the next job, Return, cannot get the result: ")
     assert dead["error_class"] == "jobwire.errors.ResultError"
     assert [job["jid"] for job in dead["jw_next"]] == [run.jids[1]]
-
-
-def test_an_outcome_that_comes_too_late_pushes_nothing(server: Server) -> None:
-    """X-FLOW-5: another process has the job, and pushes the next one."""
-    app = App()
-    entered, leave = threading.Event(), threading.Event()
-
-    def wait() -> None:
-        entered.set()
-        leave.wait(60)
-
-    job = app.job(name="Wait")(wait)
-    client: Any = server.client()
-    with running(app, server):
-        chain(job.s(), job.s()).enqueue()
-        entered.wait(60)
-        (private,) = client.keys("jobwire:private:*")
-        client.delete(private)
-        leave.set()
-        wait_until(lambda: int(client.get("jobwire:stat:lost") or 0) == 1)
-        assert client.llen("queue:default") == 0
-        assert payloads(server, "queue:default") == []
 
 
 @FETCH

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import Any
@@ -17,14 +16,6 @@ from jobwire.application.producer import ARGS_AT_ONCE, PART_S
 from jobwire.protocol.normalize import JobFields, ReadyPayload
 from jobwire.protocol.template import Template
 from tests.integration.clients import Connect, listening
-
-
-def test_bulk_runs_in_the_order_of_its_arguments(server: Server, connect: Connect) -> None:
-    """BULK-8, BULK-16: the first one is at the tail; the ids are in the same order."""
-    jids = connect(server.url, generation=8).push_bulk("A", [[number] for number in range(2_500)])
-    stored = [json.loads(text) for text in server.client().lrange("queue:default", 0, -1)][::-1]
-    assert [job["args"] for job in stored] == [[number] for number in range(2_500)]
-    assert [job["jid"] for job in stored] == jids
 
 
 def test_bulk_errors_name_the_job(server: Server, connect: Connect) -> None:
@@ -55,54 +46,6 @@ def test_bulk_of_large_jobs_goes_out_in_slices_of_bytes(server: Server, connect:
         client.push_bulk("A", [["x" * size] for size in (400_000,) * 5 + (2_000_000, 5)])
         lines = heard()
     assert [len(line.words) - 2 for line in lines if line.name == "LPUSH"] == [2, 2, 1, 1, 1]
-
-
-def test_scheduled_bulk_goes_out_in_smaller_slices(server: Server, connect: Connect) -> None:
-    """BULK-7 and BULK-3: at most 100 jobs in a transaction; one time for all."""
-    client = connect(server.url, generation=8)
-    with listening(server) as heard:
-        client.push_bulk("A", [[n] for n in range(250)], at=4e9)
-        lines = heard()
-    assert [(line.name, len(line.words) // 2 - 1) for line in lines] == [
-        ("ZADD", 100),
-        ("ZADD", 100),
-        ("ZADD", 50),
-    ]
-    scored = server.client().zrange("schedule", 0, -1, withscores=True)
-    assert {score for _, score in scored} == {4e9}
-    assert len(scored) == 250
-
-
-def test_bulk_with_a_time_for_each(server: Server, connect: Connect) -> None:
-    """BULK-3: one time for each job, in the order of the jobs."""
-    at = [4_000_000_000 + n for n in range(5)]
-    connect(server.url, generation=8).push_bulk("A", [[n] for n in range(5)], at=at)
-    scored = server.client().zrange("schedule", 0, -1, withscores=True)
-    assert {json.loads(text)["args"][0]: score for text, score in scored} == dict(enumerate(at))
-
-
-@pytest.mark.parametrize(("interval", "width"), [(1, 5), (1_000, 1_000)])
-def test_bulk_that_is_spread(
-    server: Server, connect: Connect, interval: float, width: float
-) -> None:
-    """BULK-4, BULK-14: now + u * interval, at least 5 s, each job with its own u."""
-    before = time.time()
-    connect(server.url, generation=8).push_bulk(
-        "A", [[n] for n in range(200)], spread_interval=interval
-    )
-    after = time.time()
-    scores = [score for _, score in server.client().zrange("schedule", 0, -1, withscores=True)]
-    assert before <= min(scores) <= before + width / 4  # fails with probability 0.75 ** 200
-    assert after + width * 0.75 <= max(scores) < after + width
-    assert len(set(scores)) > 190
-
-
-def test_an_empty_bulk_says_nothing(server: Server, connect: Connect) -> None:
-    """BULK-9: no job, no command."""
-    client = connect(server.url, generation=8)
-    with listening(server) as heard:
-        assert client.push_bulk("A", []) == []
-        assert heard() == []
 
 
 JOBS = 5_000

@@ -204,27 +204,6 @@ def test_a_start_that_is_repeated_pushes_nothing(server: Server) -> None:
     assert its.totals == [[2, 4]]
 
 
-def test_a_late_outcome_of_a_member_does_not_end_the_group(server: Server) -> None:
-    """X-FLOW-9, X-BATCH-5: the process that has the member now ends it."""
-    its = Jobs()
-    its.open.clear()
-    client: Any = server.client()
-    with running(its.app, server):
-        run = chain(its.double.map([1]), its.total.s(previous)).enqueue()
-        assert run is not None
-        wait_until(lambda: its.ran == [1])
-        (private,) = client.keys("jobwire:private:*")
-        (text,) = client.hvals(private)
-        client.delete(private)
-        its.open.set()
-        wait_until(lambda: int(client.get("jobwire:stat:lost") or 0) == 1)
-        assert its.totals == []
-        assert run.states() == ["open", "later"]
-        client.lpush("queue:default", text)
-        wait_until(lambda: run.states() == ["done", "done"])
-    assert its.totals == [[2]]
-
-
 @FETCH
 def test_a_group_is_cancelled_as_a_whole(server: Server, fetch: FetchMode) -> None:
     """X-FLOW-13: members that wait are dropped, and nothing follows."""
@@ -263,8 +242,7 @@ def test_a_group_that_was_cancelled_does_not_start(server: Server) -> None:
     assert not client.exists(f"jobwire:batch:{run.jid}")
 
 
-@FETCH
-@pytest.mark.parametrize("value", [{1, 2}, "x" * 1_048_600])
+@pytest.mark.parametrize(("fetch", "value"), [("reliable", {1, 2}), ("basic", "x" * 1_048_600)])
 def test_a_member_whose_result_cannot_be_passed_on_fails(
     server: Server, fetch: FetchMode, value: Any
 ) -> None:

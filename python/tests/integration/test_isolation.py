@@ -35,8 +35,9 @@ from tests.workers import environment, running
 pytestmark = pytest.mark.process
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def isolation() -> Iterator[Isolation]:
+    """Yield processes that all tests share, because each takes a second to start."""
     app.connect("redis://localhost:1/5")
     with Isolation(app.jobs.values(), size=2) as running:
         yield running

@@ -137,29 +137,6 @@ class Holding:
             )
 
 
-@FETCH
-def test_waiting_jobs_run_in_their_order(server: Server, fetch: str) -> None:
-    """X-LIMIT-6, X-LIMIT-7: each leaves `schedule` when a slot is free, and overtakes none."""
-    holding = Holding(server, Limit("api", at_once=1))
-    client = holding.client
-    with running(holding.app, server, fetch=fetch, concurrency=4):
-        holding.fill(*range(10))
-        assert holding.begun == [0]
-        (slot,) = client.zrange(HELD, 0, -1)
-        assert slot.startswith(b"1:")
-        members = client.zrange("schedule", 0, -1)
-        assert {json.loads(member)["queue"] for member in members} == {"default"}
-        assert not any("retry_count" in json.loads(member) for member in members)
-        first, last = (client.zrange("schedule", n, n, withscores=True)[0][1] for n in (0, -1))
-        assert 0 < first - time.time() < 61  # the first comes due if its slot is not freed
-        assert 200 < last - time.time() < 310
-        holding.goes_on.set()
-        wait_until(lambda: len(holding.begun) == 10, what="the jobs")
-        wait_until(lambda: clean(client), what="the slot to be free")
-    assert holding.begun == list(range(10))
-    assert client.get("stat:processed") == b"10"
-
-
 def test_jobs_weigh_as_much_as_they_say(server: Server) -> None:
     """X-LIMIT-3, X-LIMIT-7: a light job does not overtake a heavy one that waits."""
     holding = Holding(server, Limit("api", at_once=3, cost=lambda number, cost=1: cost))

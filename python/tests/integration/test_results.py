@@ -26,8 +26,9 @@ def stored(server: Server, jid: str) -> dict[str, Any] | None:
     return None if text is None else dict(json.loads(text))
 
 
-@FETCH
-@pytest.mark.parametrize("kind", ["sync", "async", "limited"])
+@pytest.mark.parametrize(
+    ("fetch", "kind"), [("reliable", "sync"), ("basic", "async"), ("reliable", "limited")]
+)
 def test_a_value_is_kept_with_the_outcome(server: Server, fetch: FetchMode, kind: str) -> None:
     """X-RESULT-1 to X-RESULT-3, X-RESULT-7: the value, its JSON form and its time to live."""
     app = App()
@@ -51,24 +52,6 @@ def test_a_value_is_kept_with_the_outcome(server: Server, fetch: FetchMode, kind
     assert abs(result.at - time.time()) < 60
     assert 3500 < int(server.client().ttl(f"jobwire:result:{jid}")) <= 3600
     assert stored(server, jid) == {"outcome": "done", "at": result.at, "value": value}
-
-
-def test_the_field_of_the_payload_counts(server: Server) -> None:
-    """X-RESULT-1, KEY-10: jw_keep is in the payload, and counts without a definition's default."""
-    app = App()
-    plain = app.job(name="Plain")(lambda: 1)
-    jid = plain.options(keep_result=60).enqueue
-    app.connect(server.url)
-    first = jid() or ""
-    [text] = server.client().lrange("queue:default", 0, -1)
-    assert json.loads(text)["jw_keep"] == 60
-    second = plain.enqueue() or ""
-    assert b"jw_keep" not in server.client().lindex("queue:default", 0)
-    with running(app, server):
-        assert (result := plain.result(first, timeout=60)) is not None
-        assert result.value == 1
-        wait_until(lambda: not server.client().exists("queue:default"))
-    assert stored(server, second) is None
 
 
 def test_a_default_of_the_definition_serves_other_producers(server: Server) -> None:
@@ -158,27 +141,6 @@ def test_a_value_that_cannot_be_kept_does_not_fail_the_job(
     assert not server.client().exists("retry", "dead", "stat:failed")
 
 
-@FETCH
-@pytest.mark.parametrize("fails", [False, True])
-def test_a_job_that_was_acknowledged_before_keeps_its_result(
-    server: Server, fetch: FetchMode, fails: bool
-) -> None:
-    """X-RESULT-9: it is stored after the end of the job."""
-    app = App()
-
-    def work() -> int:
-        if fails:
-            raise ValueError("no")
-        return 7
-
-    job = app.job(name="Once", retry=False, redeliver=False, keep_result=60)(work)
-    with running(app, server, fetch=fetch):
-        jid = job.enqueue() or ""
-        result = job.result(jid, timeout=60)
-    assert result is not None
-    assert (result.outcome, result.value) == (("discarded", None) if fails else ("done", 7))
-
-
 def test_middleware_does_not_hide_the_value(server: Server) -> None:
     """X-RESULT-3: the value of the function, not that of middleware."""
     app = App()
@@ -211,17 +173,6 @@ def test_a_time_that_is_none_is_refused(keep: Any) -> None:
     """X-RESULT-1, PUSH-4."""
     with pytest.raises(ConfigError, match="keep_result"):
         App().job(name="Work", keep_result=keep)(lambda: 5)
-
-
-@pytest.mark.parametrize("keep", ["60", True, 0, -5, 1e300, None, [], {}])
-def test_an_odd_field_keeps_nothing(server: Server, keep: object) -> None:
-    """X-RESULT-1: it never stops the job."""
-    app = App()
-    app.job(name="Work")(lambda: 5)
-    push_job(server, "Work", jw_keep=keep)
-    with running(app, server):
-        wait_until(lambda: server.client().get("stat:processed") == b"1")
-    assert not server.client().keys("jobwire:result:*")
 
 
 def test_many_wait_over_one_connection(server: Server) -> None:

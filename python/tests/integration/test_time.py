@@ -74,18 +74,6 @@ def test_a_late_job_is_dropped(server: Server, fetch: FetchMode, is_async: bool)
     assert not server.client().keys("jobwire:private:*")
 
 
-@pytest.mark.parametrize("at", [None, "1", True, [], 9e9, 10**400])
-def test_an_odd_moment_drops_nothing(server: Server, at: object) -> None:
-    """X-TIME-2: nor does one in the future."""
-    app = App()
-    job = app.job(name="Work", keep_result=60)(lambda: 5)
-    push_job(server, "Work", jw_expires_at=at)
-    with running(app, server):
-        result = job.result("ab" * 12, timeout=60)
-    assert result is not None
-    assert result.outcome == "done"
-
-
 def test_a_broken_handler_loses_nothing(server: Server) -> None:
     """X-TIME-3: its error is logged."""
     app = App()
@@ -137,23 +125,6 @@ def test_a_job_puts_itself_off(server: Server, fetch: FetchMode, is_async: bool)
     assert result is not None
     assert (result.value, told) == (2, [])
     assert numbers(server) == (1, 0, 0)
-
-
-@pytest.mark.process
-@pytest.mark.parametrize("redeliver", [True, False])
-def test_a_job_is_not_put_off_for_ever(server: Server, redeliver: bool) -> None:
-    """X-TIME-6: above the limit, and where nothing would bring it back, it fails."""
-    app = App()
-
-    def work() -> None:
-        raise Snooze(60, limit=2)
-
-    options: dict[str, Any] = {} if redeliver else {"redeliver": False}
-    app.job(name="Work", retry=False, **options)(work)
-    push_job(server, "Work", retry=False, jw_snoozes=2 if redeliver else 0)
-    with running(app, server):
-        wait_until(lambda: numbers(server) == (1, 1, 0))
-    assert not server.client().exists("schedule", "queue:default", "retry")
 
 
 @pytest.mark.parametrize("seconds", [0, -1, float("nan"), 2e9, True])

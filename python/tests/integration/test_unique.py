@@ -242,8 +242,9 @@ def test_a_running_job_is_not_replaced(server: Server, buffer: bool) -> None:
 ENDS = ["done", "dead", "discarded", "cancelled", "expired", "once"]
 
 
-@FETCH
-@pytest.mark.parametrize("end", ENDS)
+@pytest.mark.parametrize(
+    ("fetch", "end"), [(("reliable", "basic")[number % 2], end) for number, end in enumerate(ENDS)]
+)
 def test_every_end_releases_the_lock(server: Server, fetch: FetchMode, end: str) -> None:
     """X-UNIQ-7: success, death, no retry, cancelling, expiry, an acknowledged job."""
     app = App()
@@ -306,40 +307,6 @@ def test_a_retry_keeps_the_lock(server: Server, fetch: FetchMode) -> None:
     assert runs == [1, 1]
 
 
-@pytest.mark.process
-@FETCH
-def test_the_lock_of_another_job_stays(server: Server, fetch: FetchMode) -> None:
-    """X-UNIQ-7: an end compares the job id, so that it releases its own lock only."""
-    app, job = app_with(server)
-    client: Any = server.client()
-    job.enqueue(1)
-    (key,) = client.keys(LOCKS)
-    client.set(key, "another")
-    with running(app, server, fetch=fetch):
-        wait_until(lambda: client.get("stat:processed") == b"1", what="the end")
-    assert client.get(key) == b"another"
-
-
-def test_an_end_that_comes_too_late_releases_nothing(server: Server) -> None:
-    """X-UNIQ-7: the job was given to another process, and keeps its lock there."""
-    app = App()
-    begun, goes_on = threading.Event(), threading.Event()
-
-    @app.job(name="Work", unique=3600)
-    def work(number: int) -> None:
-        begun.set()
-        assert goes_on.wait(60)
-
-    client: Any = server.client()
-    with running(app, server) as launcher:
-        work.enqueue(1)
-        assert begun.wait(60)
-        client.delete(f"jobwire:private:{launcher.identity}")
-        goes_on.set()
-        wait_until(lambda: client.get("jobwire:stat:lost") == b"1", what="the late outcome")
-        assert locks(server)
-
-
 @FETCH
 def test_a_job_that_is_put_back_keeps_the_lock(server: Server, fetch: FetchMode) -> None:
     """X-UNIQ-6: at the stop of a worker."""
@@ -385,8 +352,7 @@ def test_other_scopes_of_a_push(server: Server, fetch: FetchMode, scope: Scope) 
     assert bool(locks(server)) is (scope == "for_time")
 
 
-@FETCH
-def test_jobs_with_one_key_run_one_after_the_other(server: Server, fetch: FetchMode) -> None:
+def test_jobs_with_one_key_run_one_after_the_other(server: Server) -> None:
     """X-UNIQ-9: the second is put off, uncounted, and runs after the first."""
     app = App()
     begun: list[int] = []
@@ -398,7 +364,7 @@ def test_jobs_with_one_key_run_one_after_the_other(server: Server, fetch: FetchM
         assert goes_on.wait(60)
 
     client: Any = server.client()
-    with running(app, server, fetch=fetch, poll_interval=0.1):
+    with running(app, server, poll_interval=0.1):
         work.enqueue(1)
         wait_until(lambda: begun, what="the first")
         second = work.enqueue(2)
@@ -434,22 +400,6 @@ def test_a_lock_that_is_broken_stops_no_job(server: Server) -> None:
             client.rpush("jobwire:unique:" + "a" * 64, "x")
             push_job(server, "Work", number, jw_unique=value)
         wait_until(lambda: len(ran) == 8, what="the jobs")
-
-
-@pytest.mark.parametrize("place", ["queue:default", "schedule", "retry"])
-def test_a_cancelled_job_releases_the_lock(server: Server, place: str) -> None:
-    """X-UNIQ-8: in the step that removes it."""
-    app, job = app_with(server)
-    client: Any = server.client()
-    jid = job.enqueue_in(3600, 1) if place == "schedule" else job.enqueue(1)
-    if place == "retry":
-        client.zadd("retry", {client.lpop("queue:default"): 5})
-    assert job.cancel(jid).place == "queued"
-    assert not locks(server)
-    for_time = job.options(unique=Unique(60, scope="for_time"))
-    job.cancel(for_time.enqueue(1))
-    assert locks(server)
-    app.close()
 
 
 @pytest.mark.process

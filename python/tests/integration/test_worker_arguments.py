@@ -14,17 +14,12 @@ import pytest
 from harness.servers import Server, wait_until
 from jobwire import App, Cursor, InvalidArgument, InvalidJob, Job, current_job
 from jobwire.active_job import Duration, GlobalID, Symbol
-from jobwire.application.config import FetchMode
 from tests.workers import running
 
 ID = UUID("9f2c1b7a-4d3e-4f60-9182-93a4b5c6d7e8")
-FETCH = pytest.mark.parametrize("fetch", ["reliable", "basic"])
 
 
-@FETCH
-def test_every_kind_of_job_gets_the_types_of_its_parameters(
-    server: Server, fetch: FetchMode
-) -> None:
+def test_every_kind_of_job_gets_the_types_of_its_parameters(server: Server) -> None:
     """EXEC-1: also its hooks; middleware and `current_job` see the payload."""
     app = App()
     got: dict[str, Any] = {}
@@ -54,7 +49,7 @@ def test_every_kind_of_job_gets_the_types_of_its_parameters(
             got["each"] = orders[index]
 
     day = date(2026, 1, 2)
-    with running(app, server, fetch=fetch):
+    with running(app, server):
         plain.enqueue(ID, Decimal("1.50"))
         coroutine.enqueue(ID, day, day)
         each.enqueue([ID])
@@ -68,10 +63,9 @@ def test_every_kind_of_job_gets_the_types_of_its_parameters(
     assert [str(ID), "2026-01-02", "2026-01-02"] in through
 
 
-@FETCH
 @pytest.mark.parametrize("kind", ["sync", "async", "iterable"])
 def test_an_argument_that_does_not_fit_is_a_failure(
-    server: Server, fetch: FetchMode, kind: str, caplog: pytest.LogCaptureFixture
+    server: Server, kind: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """EXEC-1, RETRY-3: its error names parameter, value and rule, in one line of the log."""
     app = App()
@@ -97,7 +91,7 @@ def test_an_argument_that_does_not_fit_is_a_failure(
     client = server.client()
     payload = {"class": "Charge", "args": ["abc"], "jid": "a" * 24, "queue": "default"}
     client.lpush("queue:default", json.dumps({**payload, "retry": True}))
-    with running(app, server, fetch=fetch):
+    with running(app, server):
         wait_until(lambda: client.zcard("retry") == 1 and errors, 60)
     [text] = client.zrange("retry", 0, -1)
     job = json.loads(text)
@@ -114,8 +108,7 @@ def test_an_argument_that_does_not_fit_is_a_failure(
     assert error.__suppress_context__
 
 
-@FETCH
-def test_active_jobs_of_every_kind(server: Server, fetch: FetchMode) -> None:
+def test_active_jobs_of_every_kind(server: Server) -> None:
     """X-AJ-1, X-AJ-3, X-AJ-7, X-AJ-8, X-AJ-9: sync and async; also by the client and at a time."""
     app = App()
     got: dict[str, Any] = {}
@@ -132,7 +125,7 @@ def test_active_jobs_of_every_kind(server: Server, fetch: FetchMode) -> None:
     async def coroutine(options: dict[str, Any]) -> None:
         got[next(iter(options))] = options  # two of them can run at once
 
-    with running(app, server, fetch=fetch, queues={"default": 0, "mailers": 0}):
+    with running(app, server, queues={"default": 0, "mailers": 0}):
         sync.enqueue(GlobalID("gid://shop/User/7"), day=date(2026, 1, 2))
         coroutine.enqueue({"plain": 1, Symbol("symbol"): timedelta(hours=1)})
         wait_until(lambda: len(got) == 2, 60)

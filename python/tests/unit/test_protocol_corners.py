@@ -12,6 +12,7 @@ from jobwire.errors import InvalidJob, NoReply
 from jobwire.protocol import gitlab, permissions, progress
 from jobwire.protocol.arguments import check_args
 from jobwire.protocol.classes import hand_over
+from jobwire.protocol.expiry import EXPIRES_AT, is_late
 from jobwire.protocol.foreign import announces, park, why_field
 from jobwire.protocol.iteration import Call, Cursor, Run, State, load, save
 from jobwire.protocol.keys import Keys
@@ -19,12 +20,12 @@ from jobwire.protocol.limits import Limit, described
 from jobwire.protocol.metrics import ThreadMetrics
 from jobwire.protocol.normalize import build
 from jobwire.protocol.outcome import Outcome, ending
-from jobwire.protocol.payload import decode
+from jobwire.protocol.payload import Job, decode
 from jobwire.protocol.periodic import latest_taken
 from jobwire.protocol.periodic_entry import StoredEntry
 from jobwire.protocol.placement import ShardState, read_states
 from jobwire.protocol.reliable import reclaim, recover, resign, script_finish
-from jobwire.protocol.results import value_members
+from jobwire.protocol.results import keep_seconds, value_members
 from jobwire.protocol.retry import Discard, Failure, after_failure
 from jobwire.protocol.template import Template
 from jobwire.protocol.wire import (
@@ -234,6 +235,13 @@ def test_members_of_a_result_that_are_ready_stay() -> None:
     """X-RESULT-5: an isolated job has made them in its own process."""
     ready = value_members(1)
     assert value_members(ready) is ready
+
+
+@pytest.mark.parametrize("value", ["60", True, None, [], math.nan, math.inf])
+def test_a_time_of_another_form_counts_as_none(value: object) -> None:
+    """X-RESULT-1, X-TIME-2: the result is not kept, and the job is not late."""
+    assert keep_seconds(value) == 0
+    assert not is_late(Job(b"", {EXPIRES_AT: value}, "q"), now=5)
 
 
 def test_a_time_to_keep_may_be_null() -> None:
