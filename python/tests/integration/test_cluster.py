@@ -20,7 +20,7 @@ from jobwire.connection.cluster import Nodes, expand, keys_at
 from tests.clusters import Cluster, cluster
 from tests.workers import Workers, jobwire
 
-pytestmark = [pytest.mark.process, pytest.mark.xdist_group("cluster")]
+pytestmark = pytest.mark.process
 
 SHARDS = 3  # at two primaries
 JOBS = """
