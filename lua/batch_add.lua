@@ -1,8 +1,8 @@
 -- batch_add.lua: push jobs, and enter them in their batch.
 -- [X-BATCH-2] [X-BATCH-3]
 -- KEYS[1]  set of queue names    KEYS[2]  batch    KEYS[3]  its open members
--- KEYS[4]  its failed members; then these three of each batch around it
--- KEYS[..]  queue list of each job
+-- KEYS[4]  its failed members
+-- KEYS[5..]  these three of each batch around it, and then the queue list of each job
 -- ARGV[1]  number of batches, with those around it
 -- ARGV[2..]  for each job: queue name, payload, id of the job
 -- Returns  the state of the batch: `open` or `closed` if the jobs were written; otherwise nothing was

@@ -1,14 +1,12 @@
 -- batch_end.lua: end a member of a batch, or close or cancel the batch; push the callbacks that are due.
 -- [X-BATCH-4] [X-BATCH-5] [X-BATCH-6] [X-BATCH-7] [X-BATCH-8] [X-BATCH-10] [X-BATCH-11]
 -- KEYS[1]  batch    KEYS[2]  its open members    KEYS[3]  its failed members
--- KEYS[4]  queue list of its callbacks; then these four of each batch around it, and after them:
--- KEYS[+1]  set of queue names
--- KEYS[+2]  place to remove the job from before that, a queue list or sorted set; without it nothing
---           is removed
--- KEYS[+3]  with `dead`: sorted set of dead jobs, which the job moves to from its sorted set
--- KEYS[+3]  otherwise: result of the job    KEYS[+4]  sorted set of cancelled jobs: id -> when
--- KEYS[+5]  state of an iteration; without these three no result is kept and no mark removed
--- KEYS[+6]  lock of the job, if ARGV[8] is 1: the last key, also where there are fewer
+-- KEYS[4..]  queue list of its callbacks; these four of each batch around it; and after them, in this
+--            order: set of queue names; place to remove the job from before that, a queue list or
+--            sorted set (without it nothing is removed); with `dead` the sorted set of dead jobs,
+--            which the job moves to; otherwise the result of the job, the sorted set of cancelled
+--            jobs (id -> when) and the state of an iteration (without these three no result is kept
+--            and no mark removed); if ARGV[8] is 1, as the last key, the lock of the job
 -- ARGV[1]  `done`, `dead` or `dropped`: how the job ended; `closed`, `cancelled`: the batch is that
 -- ARGV[2]  id of the job    ARGV[3]  number of batches, with those around it
 -- ARGV[4]  JSON text of the time now

@@ -1,7 +1,7 @@
 -- batch_open.lua: make a batch, open for members, and enter it in the batch around it.
 -- [X-BATCH-1] [X-BATCH-9]
 -- KEYS[1]  batch    KEYS[2]  the batch around it, if there is one    KEYS[3]  open members of that
--- KEYS[4]  failed members of that; then these three of each batch around that
+-- KEYS[4..]  failed members of that; then these three of each batch around that
 -- ARGV[1..]  field and value, of each field of the batch
 -- Returns  `open`, or the state of the batch around it: `open` or `closed` if the batch was made;
 --          otherwise nothing was changed: `complete`, `cancelled`, or empty if that does not exist

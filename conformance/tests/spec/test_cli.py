@@ -125,7 +125,8 @@ def test_an_unknown_id_is_one_line_with_a_way_on(name: str, hint: str) -> None:
 def in_order(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the parts that the tools read, with fresh generated files."""
     root = tmp_path_factory.mktemp("checkout")
-    tests = ("python/tests", "conformance/tests", "conformance/cases")
+    suite = ("tests", "cases", "reports")
+    tests = ("python/tests", *(f"conformance/{name}" for name in suite))
     for name in ("schema", "lua", "fixtures", "docs", "python/jobwire", *tests):
         shutil.copytree(
             ROOT / name, root / name, ignore=shutil.ignore_patterns("__pycache__", "*.pyc")

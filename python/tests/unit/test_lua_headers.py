@@ -20,10 +20,10 @@ SPEC = resources.path("spec/reliable.md").read_text("utf-8")
 # A name in prose, as in "1 is KEYS[3]", is not a declaration.
 DECLARED = re.compile(r"(?:^|  )(KEYS|ARGV)\[(\d+)(\.\.)?\]  ", re.MULTILINE)
 USED = re.compile(r"\b(KEYS|ARGV)\[([^\]]+)\]")
-LENGTH = re.compile(r"#(KEYS|ARGV)\b")
+LENGTH = re.compile(r"(?:#|unpack\()(KEYS|ARGV)\b")
 # The text after a command's name, up to the end of its first word of key or argument.
 CALL = re.compile(r'redis\.p?call\(\s*("?\w+"?)\s*(?:,\s*([^,()]+(?:\[[^\]]*\])?))?')
-LOCAL_KEY = re.compile(r"\blocal (\w+) = (KEYS\[[^\]]+\])")
+LOCALS = re.compile(r"\blocal ([\w, ]+) = (.+)")
 
 
 def split(source: str) -> tuple[str, str]:
@@ -69,7 +69,12 @@ def header_faults(source: str) -> list[str]:
 def key_faults(source: str) -> list[str]:
     """Return the calls whose key is not an element of KEYS. [LUA-2]"""
     _, code = split(source)
-    keys = {name for name, _ in LOCAL_KEY.findall(code)}
+    keys = {
+        name
+        for names, values in LOCALS.findall(code)
+        for name, value in zip(names.split(", "), values.split(", "), strict=False)
+        if value.startswith("KEYS[")
+    }
     faults = []
     for command, key in CALL.findall(code):
         if not command.startswith('"'):
