@@ -195,6 +195,11 @@ def test_the_examples_call_scripts_of_the_specification() -> None:
         if (words := shlex.split(command))[0] == "EVALSHA"
     ]
     assert {"fetch", "done", "recover"} <= {*called} <= {*digests.values()}
+    text = (ROOT / "spec" / "examples.md").read_text("utf-8")
+    named = re.findall(r"`([0-9a-f]{8})…` is\s`(\w+)\.lua`", text)
+    begins = {digest[:8]: name for digest, name in digests.items()}
+    assert named
+    assert [(begin, begins.get(begin)) for begin, _ in named] == named
 
 
 def test_keys_follow_their_grammar() -> None:
