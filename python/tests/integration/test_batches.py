@@ -884,7 +884,10 @@ def test_people_see_a_large_batch(server: Server) -> None:
         members = [f"{number:024x}" for number in range(start, start + 10_000)]
         client.sadd("jobwire:batch:b:open", *members)
     client.sadd("jobwire:batch:b:failed", "lost")
-    client.hset("jobwire:batch:odd", mapping={"state": b"\xff", "total": "x", "created_at": "nan"})
+    client.hset(
+        "jobwire:batch:odd",
+        mapping={"state": b"\xff", "total": "x", "created_at": "nan", "parent": b"\xff{"},
+    )
     client.hset("jobwire:batch:none", "queue", "q")
     client.set("jobwire:batch:wrong:open", "x")
     client.hset("jobwire:batch:wrong", "state", "open")

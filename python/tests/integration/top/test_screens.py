@@ -97,7 +97,7 @@ def test_the_search_finds_jobs_in_all_places(server: Server) -> None:
     fill(server)
     jid, ended = "f" * 24, "e" * 24
     stored = json.dumps({"outcome": "done", "at": AT, "value": {"rows": 12}})
-    server.client().set(f"jobwire:result:{ended}", stored, ex=3600)
+    server.client().set(f"jobwire:result:{ended}", stored, ex=5400)
     server.client().lpush("queue:mails", payload("FarJob", jid, args=["needle in hay"]))
 
     async def scenario() -> None:
@@ -120,7 +120,7 @@ def test_the_search_finds_jobs_in_all_places(server: Server) -> None:
             await drive.sees(f"Job {jid}", "place    queue:mails")
             await drive.press("escape", "slash", *["backspace"] * 40)
             await drive.write(ended)
-            await drive.sees(f"Job {ended}", "done", "kept for 59m", '"rows": 12')
+            await drive.sees(f"Job {ended}", "done", "kept for 1h", '"rows": 12')
 
     asyncio.run(scenario())
 
