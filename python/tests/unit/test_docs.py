@@ -162,6 +162,12 @@ def test_every_answer_names_requirements_that_exist() -> None:
     assert len({row[0] for row in questions}) == len(questions)
 
 
+def test_the_numbers_of_client_core_are_those_of_the_overview() -> None:
+    row = re.search(r"\| client/core \| (\d+) \| \d+ \| (\d+) \|", read(ROOT / "SPEC.md"))
+    assert row is not None
+    assert f"{row[1]} rules on {row[2]} pages" in read(DOCS / "reference" / "faq.md")
+
+
 # -- docs/reference/traps.md
 
 
