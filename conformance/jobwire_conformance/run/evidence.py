@@ -60,7 +60,7 @@ def _near(
     jids = [each.of.encode() for each in conditions if each.function not in OF_PROCESSES]
     if {"answer", "truthful"} & {*step}:
         asked = [note.at for _, note in notes if note.kind == "request"][-1:]
-        # None at all if the driver sent no command: older ones do not belong to the answer.
+        # No call if the driver sent no command: calls before the request do not belong to it.
         return [(name, call) for name, call in calls if name == "driver" and [call.at] >= asked]
     if processes:
         near += [line for line in calls if line[0] in processes]

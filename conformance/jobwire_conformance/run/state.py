@@ -132,7 +132,7 @@ class State:
             link.call("PEXPIRE", key, int(seed["ttl"] * 1000))
 
     def _texts(self, seed: Mapping[str, Any], now: float) -> list[bytes]:
-        """Return the payloads. With `times`, `{n}` stands for the number of each."""
+        """Return the payloads. With `times`, `{n}` is replaced by the number of the payload."""
         if "base64" in seed:
             return [base64.b64decode(seed["base64"])]
         if not ("raw" in seed or "job" in seed):
@@ -419,7 +419,7 @@ def struck(calls: Sequence[tuple[str, Call]], process: str) -> list[tuple[Call, 
 
 
 def _numbered(words: Sequence[str], seed: Mapping[str, Any]) -> list[str]:
-    """Return the words, `times` times if the seed says so, with `{n}` as the number of each."""
+    """Return the words, `times` times if the seed says so, with `{n}` replaced by its number."""
     if "times" not in seed:
         return list(words)
     numbers = map(str, range(1, seed["times"] + 1))
