@@ -17,6 +17,7 @@ from jobwire_conformance.errors import SuiteFault
 
 __all__ = ["Case", "load", "load_file"]
 
+_BULK = "client/bulk"
 _REBUILDS = frozenset(["cluster", "monitor", "user"])
 
 
@@ -192,6 +193,9 @@ def _deepest(problem: Any) -> str:
 
 
 def _faults(case: Case) -> Iterator[str]:
+    others = ", ".join(profile for profile in case.profiles if profile != _BULK)
+    if others and _BULK not in case.needs and any("push_bulk" in step for step in case.steps):
+        yield f"push_bulk asks {others} for {_BULK}: put that into needs"
     if not case.requirements:
         yield "the case has no check"
     known = data.requirements()

@@ -449,7 +449,7 @@ def test_the_old_name_of_the_settings_is_refused(tmp_path: Path) -> None:
         ):
             config.load(path)
     old.write_text("tag = 'x'")
-    with pytest.raises(Usage, match=r"conformance\.toml does not exist; it holds"):
+    with pytest.raises(Usage, match=r"conformance\.toml does not exist; .*conform init"):
         config.load(tmp_path)
 
 
@@ -460,6 +460,7 @@ def test_the_old_name_of_the_settings_is_refused(tmp_path: Path) -> None:
         ({"check": "FETCH-1", "list": "x", "len": 1}, "the case has none of these profiles"),
         ({"check": "GEN-1", "list": "x", "len": 1}, "GEN-1 belongs to 6.4, 7.3; the case runs for"),
         ({"chekc": "PUSH-1"}, "planted"),
+        ({"push_bulk": {"class": "x"}, "args": []}, "asks client/core for client/bulk: put that"),
         ({"check": "PUSH-1", "list": "x", "len": {"$": "rnage"}}, "planted"),
     ],
 )
