@@ -117,7 +117,7 @@ def load(path: Path) -> Config:
             ) from None
         raise Usage(
             f"{path} does not exist; it holds the claims of the implementation and the commands "
-            "that start its programs: see docs/how-to/conformance.md"
+            "that start its programs: jobwire conform init writes one, with an adapter to fill in"
         ) from None
     except (OSError, ValueError) as error:
         raise Usage(f"{path}: {error}") from None

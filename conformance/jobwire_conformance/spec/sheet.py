@@ -69,6 +69,8 @@ class Sheet:
             yield f"It includes {', '.join(each for each in self.claims if each != self.claim)}."
         if not robust and f"{self.claim}{data.ROBUST}" in data.CLAIMS:
             yield f"Refusals and other robust rules are in {self.claim}{data.ROBUST}."
+        yield f"To check them: `jobwire conform init`, then `jobwire conform check {self.claim}`."
+        yield "Cases that need another claim, or an offer like middleware, run only with it."
         shown: dict[str, str] = {}  # example to the rule under which it stands
         section = None
         for number, rule in enumerate(self.rules, 1):
