@@ -11,7 +11,10 @@ import redis
 
 from harness.servers import Server, wait_until
 from jobwire import App
+from jobwire.errors import RedisTrouble
 from jobwire.worker import Fetcher, FetcherSetup, TakenJob
+from jobwire.worker.base.timings import Timings
+from jobwire.worker.process.custom_fetch import CustomSource
 from tests.workers import Gate, running
 
 
@@ -141,3 +144,26 @@ def test_a_bug_in_its_acknowledgement_is_logged_and_occupies_no_thread(
     with running(gate.app, stream, concurrency=1):
         wait_until(lambda: gate.entered == [1, 2, 3])
     assert caplog.text.count("acknowledge of the fetcher failed, which is a bug") == 3
+
+
+def test_a_job_that_cannot_be_put_back_keeps_no_other_from_it() -> None:
+    """FETCH-6: each is tried at least once; the error comes at the end."""
+    put_back = []
+
+    class Refusing(StreamFetcher):
+        def __init__(self) -> None:
+            self.jobs = [TakenJob("default", payload) for payload in (b"stays", b"goes")]
+
+        def take(self) -> TakenJob | None:
+            return self.jobs.pop(0)
+
+        def put_back(self, job: TakenJob) -> None:
+            if job.payload == b"stays":
+                raise redis.ConnectionError("refused")
+            put_back.append(job.payload)
+
+    source = CustomSource(Refusing(), 2, Timings(put_back_timeout=0.0))
+    held = [taken for _ in range(2) if (taken := source.take(None))]
+    with pytest.raises(RedisTrouble, match="refused"):
+        source.put_back(held)
+    assert put_back == [b"goes"]

@@ -58,7 +58,9 @@ def _until_done(
         except RedisTrouble:
             raise
         except Exception:  # noqa: BLE001 - the code of a user
-            _log.exception("%s of the fetcher failed, which is a bug", call.__name__)
+            _log.exception(
+                "%s of the fetcher failed, which is a bug", getattr(call, "__name__", call)
+            )
 
     until_done(attempt, complaint, deadline, given_up)
 
@@ -115,11 +117,21 @@ class CustomSource:
         return True
 
     def put_back(self, jobs: Sequence[InFlightJob]) -> int:
-        """Return unfinished jobs to their queues, to run next; retry for a while. [FETCH-6]"""
+        """Return unfinished jobs to their queues, to run next; retry for a while. [FETCH-6]
+
+        Raises:
+            RedisTrouble: At least one was not put back in time; each was tried.
+        """
         deadline = time.monotonic() + self._put_back_timeout
+        trouble: RedisTrouble | None = None
         for held in jobs:
             assert isinstance(held, _CustomJob)
-            _until_done(held.fetcher.put_back, held.taken, "job not put back yet", deadline)
+            try:
+                _until_done(held.fetcher.put_back, held.taken, "job not put back yet", deadline)
+            except RedisTrouble as error:
+                trouble = error
+        if trouble is not None:
+            raise trouble
         return len(jobs)
 
     def close(self) -> None:
