@@ -16,6 +16,7 @@ __all__ = ["COMPRESSED", "MAX_INFLATED_BYTES", "compress", "inflate"]
 COMPRESSED = "compressed"
 ORIGINAL_BYTES = "original_job_size_bytes"
 MAX_INFLATED_BYTES = 32 * 1024 * 1024  # [X-ZIP-3]
+_PIECE_BYTES = 1024 * 1024
 _LEVEL = 5
 
 _decode_raw = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
@@ -47,16 +48,24 @@ def inflate(job: Job) -> None:
 
 
 def _inflated(data: bytes) -> bytes:
-    """Return the inflated data; stops at the limit, so that a small text cannot fill memory."""
+    """Return the inflated data; stops at the limit, so that a small text cannot fill memory.
+
+    In pieces, because zlib needs twice the memory for a text that it inflates at once.
+    """
     stream = zlib.decompressobj()
-    text = stream.decompress(data, MAX_INFLATED_BYTES)
-    if not stream.eof:
-        if len(text) >= MAX_INFLATED_BYTES:
+    pieces = []
+    left = MAX_INFLATED_BYTES
+    while piece := stream.decompress(data, _PIECE_BYTES):
+        left -= len(piece)
+        if left < 0:
             raise ValueError(f"the inflated text is larger than {MAX_INFLATED_BYTES} bytes")
+        pieces.append(piece)
+        data = stream.unconsumed_tail
+    if not stream.eof:
         raise ValueError("the zlib data is cut")
     if stream.unused_data:
         raise ValueError("data follows the end of the zlib data")
-    return text
+    return b"".join(pieces)
 
 
 def compress(text: bytes, least: int) -> bytes:

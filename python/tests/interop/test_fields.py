@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any, cast
 
 import msgspec
@@ -13,14 +14,15 @@ from harness.servers import Server, wait_until
 from jobwire import Client
 from jobwire.connection import resources
 from tests.interop.driver import Driver
-from tests.interop.python_worker import worker_threads
+from tests.interop.python_worker import worker_process, worker_threads
 from tests.interop.shapes import SEED, Shapes, differences, spelled_alike
-from tests.interop.sidekiq import RealSidekiq
+from tests.interop.sidekiq import RealSidekiq, results
 
 pytestmark = pytest.mark.interop
 
 JOBS = 30
 # Fields that a failure and a promotion write; the others belong to other writers. [PAY-7]
+WORDS = {"error_message": ""}
 WRITTEN = {"error_message", "error_class", "retry_count", "failed_at", "retried_at", "enqueued_at"}
 
 
@@ -169,6 +171,77 @@ def test_members_that_python_wrote_are_found_by_their_bytes(
         driver.reschedule("retry", str(record.jid), 4e9)
     assert client.zcard("retry") == count
     assert client.zcount("retry", "-inf", 3.99e9) == 0
+
+
+# As the size limiter of GitLab does it: each job with arguments that are padded to a size.
+COMPRESSED_PUSH = """
+require "zlib"
+require "base64"
+with.map do |name, args, size|
+  text = JSON.generate([*args, "x" * [0, size - JSON.generate([*args, ""]).bytesize].max])
+  item = {"class" => name, "args" => JSON.parse(text), "retry" => true}
+  if text.bytesize >= 100_000
+    packed = Base64.strict_encode64(Zlib::Deflate.deflate(text, 5))
+    size = {"compressed" => true, "original_job_size_bytes" => text.bytesize}
+    item.update("args" => [packed], **size)
+  end
+  [Sidekiq::Client.push(item), text]
+end
+"""
+BOMB = """
+require "zlib"
+require "base64"
+zlib = Zlib::Deflate.new(5)
+bytes = zlib << '["'
+1024.times { bytes = zlib << "x" * (1 << 20) }
+bytes << '"]'
+Sidekiq::Client.push("class" => "EchoJob", "args" => [Base64.strict_encode64(zlib.finish)],
+  "compressed" => true, "original_job_size_bytes" => 4 + (1 << 30))
+"""
+
+
+def test_arguments_that_ruby_compressed(
+    driver: Driver, client: redis.Redis, server: Server
+) -> None:
+    """X-ZIP-1, X-ZIP-6: equal to the last digit; a retry differs in fields of a failure only."""
+    shapes = Shapes()
+    sizes = [99_999, 100_000, 100_001, *range(100_002, 110_000, 102)]
+    jobs = [("EchoJob", [shapes.value()], size) for size in sizes]
+    pushed = driver.eval(COMPRESSED_PUSH, jobs)
+    failing = [("FailJob", [str(number), "RuntimeError"], 100_000) for number in range(100)]
+    failed = driver.eval(COMPRESSED_PUSH, failing)
+    payloads = [text for text in members(client, "queue:default") if b'"compressed":true' in text]
+    assert len(payloads) == len(sizes) - 1 + len(failing) > 190
+    before = texts([text for text in payloads if b'"FailJob"' in text])
+    with worker_threads(server.url):
+        retried = wait_for(client, "retry", len(failing))
+        wait_until(lambda: client.llen("app:results") == len(sizes), 60, f"all runs, seed {SEED}")
+    ran = {each["jid"]: each["args"] for each in results(client)}
+    assert differences({jid: json.loads(text) for jid, text in pushed}, ran) == []
+    assert differences(before, texts(retried)) == []
+    told = {jid: entry["error_message"] for jid, entry in values(retried, WORDS).items()}
+    assert told == {jid: json.loads(text)[0] for jid, text in failed}
+
+
+def test_a_bomb_of_ruby_needs_little_memory(
+    driver: Driver, client: redis.Redis, server: Server
+) -> None:
+    """X-ZIP-3: arguments of 1 GiB fail before the job runs; the process grows by 64 MiB at most."""
+    with worker_process(server.url) as python:
+        driver.perform_async("EchoJob", 1)
+        wait_until(lambda: client.llen("app:results") == 1, 60, "the first job")
+        before = most_memory(python.pid)
+        driver.eval(BOMB)
+        [entry] = wait_for(client, "retry", 1)
+        grown = most_memory(python.pid) - before
+    assert json.loads(entry)["error_class"] == "jobwire.errors.InvalidArgument"
+    assert grown < 64 << 20, grown
+
+
+def most_memory(pid: int) -> int:
+    """Return the most bytes of memory that a process has had."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(status.partition("VmHWM:")[2].split()[0]) << 10
 
 
 @pytest.mark.parametrize(

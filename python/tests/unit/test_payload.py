@@ -274,7 +274,7 @@ def test_a_small_text_cannot_fill_memory() -> None:
             inflate(job)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert peak < 80 << 20
+    assert peak < 40 << 20
 
 
 def packed(text: bytes) -> str:
