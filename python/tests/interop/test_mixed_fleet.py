@@ -202,15 +202,20 @@ end
 
 class RelayJob
   include Sidekiq::Job
-  def perform = Sidekiq::Client.push("class" => "Last", "queue" => "python", "args" => [])
+  def perform = Sidekiq::Client.push("class" => "Middle", "queue" => "python", "args" => [])
+end
+
+class LastJob
+  include Sidekiq::Job
+  def perform = finished(jid, [Thread.current[:trace], Thread.current[:baggage]])
 end
 """
 
 
-def test_a_trace_goes_from_python_through_ruby_to_python(
-    sidekiq_version: str, server: Server, tmp_path: Path
+def test_a_trace_goes_through_ruby_and_python_and_ruby(
+    sidekiq_version: str, server: Server, client: redis.Redis, tmp_path: Path
 ) -> None:
-    """X-ADDON-8, X-ADDON-9: one trace; the span of Ruby's push is the parent of the last job."""
+    """X-ADDON-8, X-ADDON-9: one trace; the span of Ruby's push is the parent of Python's job."""
     for file in RUBY.glob("*.rb"):
         shutil.copy(file, tmp_path)
     (tmp_path / "trace.rb").write_text(TRACING)
@@ -219,10 +224,11 @@ def test_a_trace_goes_from_python_through_ruby_to_python(
     app = App(server.url)
     seen: list[tuple[SpanContext, object]] = []
 
-    @app.job(name="Last", queue="python")
-    def last() -> None:
+    @app.job(name="Middle", queue="python")
+    def middle() -> None:
         span = trace.get_current_span()
         seen.append((span.get_span_context(), baggage.get_baggage("tenant")))
+        app.client.push("LastJob", [])
 
     otel.instrument(app, style="child", propagator=w3c)
     ours = SpanContext(0xABC, 0xDEF, is_remote=False, trace_flags=TraceFlags(TraceFlags.SAMPLED))
@@ -231,6 +237,8 @@ def test_a_trace_goes_from_python_through_ruby_to_python(
         token = context.attach(baggage.set_baggage("tenant", "42", caller))
         app.client.push("RelayJob", [])
         context.detach(token)
-        wait_until(lambda: bool(seen), 60, "the last job")
+        wait_until(lambda: results(client), 60, "the last job")
     ((theirs, tenant),) = seen
     assert (theirs.trace_id, theirs.span_id, tenant) == (ours.trace_id, 0x00F067AA0BA902B7, "42")
+    [last] = results(client)
+    assert last["args"] == [f"00-{ours.trace_id:032x}-00f067aa0ba902b7-01", "tenant=42"]
