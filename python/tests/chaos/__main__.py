@@ -314,7 +314,9 @@ class Run:
         )
         if self._writes:
             page = guarantees.PAGE.read_text(encoding="utf-8")
-            page = guarantees.with_chaos(page, self._seed, self._figures(account, enqueuer))
+            page = guarantees.with_figures(
+                page, guarantees.CHAOS, self._seed, self._figures(account, enqueuer)
+            )
             guarantees.PAGE.write_text(page, encoding="utf-8")
         return account.balanced and not overdue and enqueuer.pushed == len(self._jobs)
 

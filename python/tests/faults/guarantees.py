@@ -11,7 +11,7 @@ from jobwire_conformance.wire.faults import FAULTS
 from tests.faults.runs import FEW, Result
 from tests.faults.scenarios import SCENARIOS, Scenario
 
-__all__ = ["CELLS", "PAGE", "introduction", "render", "rows", "with_chaos"]
+__all__ = ["CELLS", "PAGE", "introduction", "render", "rows", "with_figures"]
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "explanation" / "guarantees.md"
 
@@ -48,15 +48,27 @@ _SUMMARY = (
     "| scenario | runs with a fault | lost | stuck | invented | ran twice |",
     "| --- | --- | --- | --- | --- | --- |",
 )
-CHAOS = "## Chaos"
-_CHAOS_TEXT = """\
+CHAOS, MIXED = "Chaos", "Mixed fleet"
+_FIGURES = {
+    CHAOS: """\
 Made by `.ci/release-check chaos --seconds 600 --seed 1 --jobs 100000 --write`, a column a seed.
 
 Four workers run jobs while the faults of the introduction happen at random. `overdue` counts jobs
 that stayed in flight for more than two heartbeats of a process that lived and did not run them.
 Every second run has a reason: the job was pushed again because no reply came, a snapshot or a
 replica brought the job back, or the process that ran it first was killed, paused or stopped.
-"""
+""",
+    MIXED: """\
+Made by `.ci/release-check mixed --seconds 900 --rate 112 --seed 1 --write`, a column a seed.
+
+Two processes of Sidekiq, with Active Job, unique jobs and sidekiq-cron, and two of jobwire serve
+one Redis. Both languages enqueue for both. Every 5 s a process is killed. Rolling deploys of either
+language, in Ruby also from Sidekiq 7.3 to 8.1, add a class and take it back. Sidekiq acknowledges a
+job before it runs it: only jobs that a killed process of Sidekiq held, or took at that moment, are
+lost. No job runs in a process that has not announced its class, none that never raised is retried,
+and no parked job, lock or tick is left. A second end has a process that was killed first.
+""",
+}
 
 
 def introduction() -> str:
@@ -128,7 +140,7 @@ def render(results: Iterable[Result], page: str) -> str:
                 parts.append(row)
                 tables += [table, ""]
         parts += ["", *tables]
-    return "\n".join([*parts, _chaos_section(page)]).rstrip() + "\n"
+    return "\n".join([*parts, _all_figures(page)]).rstrip() + "\n"
 
 
 def _known(page: str, fetch: FetchMode) -> dict[str, tuple[str, str]]:
@@ -146,15 +158,16 @@ def _known(page: str, fetch: FetchMode) -> dict[str, tuple[str, str]]:
     }
 
 
-def with_chaos(page: str, seed: int, figures: Mapping[str, object]) -> str:
-    """Return the page with the figures of one run of chaos, which replace those of its seed.
+def with_figures(page: str, title: str, seed: int, figures: Mapping[str, object]) -> str:
+    """Return the page with the figures of one run, which replace those of its seed.
 
     Args:
         page: The page as it was.
+        title: Section of the page.
         seed: Head of the column.
         figures: Title of the row to value.
     """
-    section = _chaos_section(page)
+    section = _section(page, title)
     lines = [line.strip("| ").split(" | ") for line in section.splitlines() if line[:1] == "|"]
     columns = {}
     if lines and [line[0] for line in lines[2:]] == [*figures]:  # otherwise an older form
@@ -163,15 +176,24 @@ def with_chaos(page: str, seed: int, figures: Mapping[str, object]) -> str:
     columns[seed] = [str(value) for value in figures.values()]
     seeds = sorted(columns)
     table = [["figure", *(f"seed {seed}" for seed in seeds)], ["---"] * (len(seeds) + 1)]
-    for number, title in enumerate(figures):
-        table.append([title, *(columns[seed][number] for seed in seeds)])
-    rows = [f"| {' | '.join(cells)} |" for cells in table]
-    before = page.removesuffix(section).rstrip()
-    return "\n".join([before, "", CHAOS, "", _CHAOS_TEXT, *rows]) + "\n"
+    for number, row in enumerate(figures):
+        table.append([row, *(columns[seed][number] for seed in seeds)])
+    text = "\n".join([_FIGURES[title], *(f"| {' | '.join(cells)} |" for cells in table)])
+    parts = {each: _section(page, each) for each in _FIGURES} | {title: f"\n{text}\n"}
+    before = page.removesuffix(_all_figures(page)).rstrip()
+    figures_of = (f"\n## {each}\n{part}" for each, part in parts.items() if part)
+    return f"{before}\n{''.join(figures_of)}"
 
 
-def _chaos_section(page: str) -> str:
-    start = page.find(f"{CHAOS}\n")
+def _section(page: str, title: str) -> str:
+    """Return what follows the heading, up to the next one, with one line break at its end."""
+    section = page.partition(f"\n## {title}\n")[2]
+    section = re.split(r"^## ", section, maxsplit=1, flags=re.MULTILINE)[0].rstrip()
+    return f"{section}\n" if section else ""
+
+
+def _all_figures(page: str) -> str:
+    start = page.find(f"## {next(iter(_FIGURES))}\n")
     return page[start:] if start >= 0 else ""
 
 

@@ -127,7 +127,12 @@ def test_new_results_replace_the_rows_of_their_scenario_only() -> None:
 def test_chaos_has_one_column_for_each_seed() -> None:
     page = "# Guarantees\n\ntext\n"
     for seed, lost in ((2, 5), (1, 7), (2, 0)):
-        page = guarantees.with_chaos(page, seed, {"jobs": "1,000", "lost": lost})
+        figures = {"jobs": "1,000", "lost": lost}
+        page = guarantees.with_figures(page, guarantees.CHAOS, seed, figures)
+    both = guarantees.with_figures(page, guarantees.MIXED, 1, {"jobs": "9"})
+    assert both.startswith(f"{page}\n## Mixed fleet\n")
+    assert both.endswith("\n\n| figure | seed 1 |\n| --- | --- |\n| jobs | 9 |\n")
+    assert guarantees.with_figures(both, guarantees.CHAOS, 2, figures) == both
     assert page.startswith("# Guarantees\n\ntext\n\n## Chaos\n")
     assert page.endswith(
         "\n\n| figure | seed 1 | seed 2 |\n| --- | --- | --- |\n"
@@ -136,6 +141,6 @@ def test_chaos_has_one_column_for_each_seed() -> None:
 
 
 def test_the_page_tells_of_three_runs_of_chaos_without_a_loss() -> None:
-    section = PAGE[PAGE.index(guarantees.CHAOS) :]
+    section = PAGE[PAGE.index(f"## {guarantees.CHAOS}") :]
     for title in ("lost", "stuck", "overdue", "invented", "of these, without a reason"):
         assert f"\n| {title} | 0 | 0 | 0 |\n" in section
