@@ -259,7 +259,8 @@ def _texts(headers: object) -> dict[str, str]:
 def _of_sentry(fields: Mapping[str, Any]) -> SpanContext | None:
     """Return the context of `<trace>-<span>`, `<trace>-<span>-` or `<trace>-<span>-<0 or 1>`."""
     headers = _texts(fields.get("trace_propagation_headers"))
-    match = _SENTRY.fullmatch(headers.get("sentry-trace", ""))
+    old = _texts(fields).get("sentry_trace", "")  # of Sentry 5.3 for Ruby
+    match = _SENTRY.fullmatch(headers.get("sentry-trace", old))
     if match is None:
         return None
     trace_id, span_id, sampled = match.groups()

@@ -78,4 +78,7 @@ def _report(job: Job, error: BaseException) -> None:
 def _headers_of(job: Job) -> dict[str, Any]:
     """Return the headers of the trace; a payload may hold anything in their place."""
     headers = job.get(HEADERS)
-    return headers if isinstance(headers, dict) else {}
+    if isinstance(headers, dict):
+        return headers
+    old = job.get("sentry_trace")  # of Sentry 5.3 for Ruby
+    return {"sentry-trace": old} if isinstance(old, str) else {}

@@ -307,6 +307,7 @@ FORMS: dict[str, dict[str, Any]] = {
     "New Relic": {"newrelic": {"newrelic": "base64", "traceparent": HEADER}},
     "Sentry": {"trace_propagation_headers": {"sentry-trace": f"{TRACE}-{SPAN}-1"}},
     "Sentry, open": {"trace_propagation_headers": {"sentry-trace": f"{TRACE}-{SPAN}-"}},
+    "Sentry, old": {"sentry_trace": f"{TRACE}-{SPAN}-1"},
     "Sentry, short": {"trace_propagation_headers": {"sentry-trace": f"{TRACE}-{SPAN}"}},
     "Datadog": {
         "x-datadog-trace-id": str(int(TRACE[16:], 16)),
@@ -358,6 +359,7 @@ def test_odd_values_are_no_context(value: Any) -> None:
         {"newrelic": {"traceparent": value}},
         {"trace_propagation_headers": value},
         {"trace_propagation_headers": {"sentry-trace": value}},
+        {"sentry_trace": value},
         {"x-datadog-trace-id": value, "x-datadog-parent-id": value},
         {"x-datadog-trace-id": "9" * 20, "x-datadog-parent-id": "9" * 20},
     ):

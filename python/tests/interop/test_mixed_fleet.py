@@ -24,11 +24,12 @@ from harness.servers import Server, wait_until
 from jobwire import App, Client, PlacedIds, otel
 from jobwire.application.config import FetchMode
 from jobwire.inspect.shards import ShardStates
+from tests.acceptance.test_sentry import sent
 from tests.interop.driver import Driver
 from tests.interop.python_worker import worker_process, worker_threads
 from tests.interop.sidekiq import RUBY, RealSidekiq, results
 from tests.server_fixtures import ServerFactory
-from tests.workers import running
+from tests.workers import Workers, running
 
 pytestmark = pytest.mark.interop
 
@@ -242,3 +243,50 @@ def test_a_trace_goes_through_ruby_and_python_and_ruby(
     assert (theirs.trace_id, theirs.span_id, tenant) == (ours.trace_id, 0x00F067AA0BA902B7, "42")
     [last] = results(client)
     assert last["args"] == [f"00-{ours.trace_id:032x}-00f067aa0ba902b7-01", "tenant=42"]
+
+
+SENTRY = """
+require_relative "jobs"
+require "sentry-sidekiq"
+
+Sentry.init do |config|
+  config.dsn = "http://key@127.0.0.1:9/1"
+  config.traces_sample_rate = 1.0
+  config.transport.transport_class = Sentry::DummyTransport
+end
+
+class Show
+  include Sidekiq::Job
+  def perform(*) = finished(jid, [Sentry.get_current_scope.get_span.trace_id])
+end
+"""
+SENTRY_PUSH = """
+Sentry.with_scope do |scope|
+  transaction = Sentry.start_transaction(name: "web", op: "web")
+  scope.set_span(transaction)
+  Sidekiq::Client.push("class" => "Divide", "queue" => "python", "args" => [1, 2])
+  [transaction.trace_id, transaction.span_id]
+end
+"""
+
+
+def test_a_trace_of_sentry_goes_through_ruby_and_python_and_ruby(
+    sidekiq_version: str, server: Server, client: redis.Redis, workers: Workers, tmp_path: Path
+) -> None:
+    """X-ADDON-9, ECO-TR-3: its own packages for Ruby push the first job, and run the last."""
+    for file in RUBY.glob("*.rb"):
+        shutil.copy(file, tmp_path)
+    (tmp_path / "sentry.rb").write_text(SENTRY)
+    sidekiq = RealSidekiq(sidekiq_version, CHROOTS / sidekiq_version, server.url, tmp_path)
+    workers.start("tests.apps.reporting:app", "--redis", server.url, "-q", "python")
+    with sidekiq.worker(program="sentry.rb"):
+        with sidekiq.driver(loads="sentry.rb") as driver:
+            trace_id, span_id = driver.eval(SENTRY_PUSH)
+        wait_until(lambda: results(client), 60, "the last job")
+    wait_until(lambda: sent(tmp_path), 60, "the transaction of the job in Python")
+    [event] = sent(tmp_path)
+    found = event["contexts"]["trace"]
+    assert (found["trace_id"], found["parent_span_id"]) == (trace_id, span_id)
+    [last] = results(client)
+    if sidekiq.generation > 6:  # beside it is Sentry 5.3, which has another field for this
+        assert last["args"] == [trace_id]
