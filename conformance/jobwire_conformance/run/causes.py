@@ -38,6 +38,7 @@ _ANSWER = re.compile(r"'(\w+)([^']*)' of the answer: expected (\[?)")
 _DIGEST = re.compile(r"[0-9a-f]{40,}")
 _EXISTS = re.compile(r"existence of (\S*?)[0-9a-f]{12,}: expected (\w+)")
 _COUNTER = re.compile(r"(?:counter|remaining seconds of) (stat:\S+): expected")
+_OFF = re.compile(r"counter (stat:\w+)\S*: expected (\d+), seen (\d+)$")  # also of one day
 _NAMES = {key: {key, "MET-7", "MET-9", "MET-11"} for key in ("MET-1", "MET-4")}
 """Requirement about names of keys to those whose failures together show that a name is wrong."""
 _TELLING = 6  # characters of a value that two failures hardly share by chance
@@ -115,6 +116,8 @@ def _subjects(check: Mapping[str, Any]) -> Iterator[str]:
         yield f"existence {exists[2]} of {exists[1]}"
     if counter := _COUNTER.match(message):
         yield f"counter {counter[1]}"
+    if off := _OFF.match(message):
+        yield f"counter {off[1]} off by {int(off[3]) - int(off[2])}"
     if signalled := _SIGNALLED.match(message):
         yield f"signals of {signalled[1]}"
     if (queue := _QUEUE.match(message)) and _RARE.search(name := str(queue[queue.lastindex or 1])):
