@@ -139,6 +139,9 @@ def progress(reports: list[list[Any]], name: str) -> None:
     report("end", ok=True)
 
 
+app.sidekiq_status("JobwireProgress")
+
+
 @app.active_job("JobwireActive")
 def active(*args: Any, **kwargs: Any) -> None:
     """Accept any arguments; fail if the first one is `fail`."""
