@@ -26,6 +26,7 @@ import sys
 import tempfile
 import threading
 import time
+from bisect import bisect
 from collections import Counter, defaultdict
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -74,8 +75,8 @@ DEPLOYS = (
 PAUSE_S = 0.25  # between two pushes
 MOST_AT_ONCE = 100
 BACKLOG = 2000
-# Between a look at Redis that finds a job and the kill of the process that fetched it. Redis may
-# also give a job to a process that died a moment ago.
+# From a fetch to the kill of the process in the middle of it. Redis may also give a job to a
+# process that died a moment ago.
 MOMENT_S = 2.0
 JID = re.compile(rb'"jid":"(\w+)"')
 PATIENCE_S = 100.0  # without progress: more than a lease
@@ -215,11 +216,13 @@ class Watch:
 
     Attributes:
         seen: Id of each job to the time when it was last in a place.
+        looks: The times of all looks.
         most_parked: Jobs that were parked at one moment.
     """
 
     def __init__(self, client: Any) -> None:
         self.seen: dict[str, float] = {}
+        self.looks: list[float] = []
         self.most_parked = 0
         self._client = client
 
@@ -237,6 +240,7 @@ class Watch:
         for found in map(JID.search, (text for place in places for text in place)):
             if found:
                 self.seen[found[1].decode()] = now
+        self.looks.append(now)
         self.most_parked = max(self.most_parked, client.zcard("jobwire:parked"))
 
 
@@ -411,10 +415,18 @@ class Storm:
             f"enqueued, {self.ledger.llen(ROWS)} rows, {len(self.killed)} kills, {self.left()} wait"
         )
 
-    def _vanished(self, jid: str) -> bool:
-        """Return whether a job was in a place until a process of Sidekiq was killed."""
+    def _vanished(self, jid: str) -> tuple[float, float]:
+        """Return the times between which a job left the places, from the begin."""
         seen = max(self.producers.pushed[jid], self.watch.seen.get(jid, 0))
-        return any(abs(at - seen) < MOMENT_S for at in self.kills_of_ruby)
+        looks = self.watch.looks
+        missed = looks[min(bisect(looks, seen), len(looks) - 1)]
+        return seen - self.begin, max(seen, missed) - self.begin
+
+    def _went_with_ruby(self, jid: str) -> bool:
+        """Return whether a process of Sidekiq was killed at the moment when a job vanished."""
+        first, last = self._vanished(jid)
+        kills = (at - self.begin for at in self.kills_of_ruby)
+        return any(first - MOMENT_S < at < last + MOMENT_S for at in kills)
 
     def account(self) -> dict[str, Any]:
         """Return what was found. Each number of `wrong` must be 0."""
@@ -441,12 +453,12 @@ class Storm:
             if not ended[jid]:
                 if self.killed.get(last or 0) == "ruby":
                     held.append(jid)
-                elif self._vanished(jid) and (
+                elif self._went_with_ruby(jid) and (
                     jid in self.producers.later or (last is None and name not in OF_PYTHON)
                 ):
                     unseen.append(jid)
                 else:
-                    wrong[f"lost {name}"] += 1
+                    wrong[f"lost {name}, {self._vanished(jid)}, begun by {begun[jid]}"] += 1
         kills = Counter(self.killed.values())
         ticks = periodic.audit(client, self.ledger, self.minutes, self.begin, self.end)
         wrong["ticks missing"] = len(ticks.missing)
@@ -513,6 +525,9 @@ def main() -> int:
         guarantees.PAGE.write_text(page, encoding="utf-8")
     for name, count in wrong.items():
         out.print(f"{name}: {count}")
+    if wrong:
+        out.print(f"kills of Sidekiq: {[round(at - storm.begin, 1) for at in storm.kills_of_ruby]}")
+        out.print(f"killed: {storm.killed}, stopped: {sorted(storm.stopped)}")
     figures = ", ".join(f"{count:,} {name}" for name, count in account.items())
     out.print(f"{figures}, in {options.seconds:g} s: {'wrong' if wrong else 'well'}")
     return 1 if wrong else 0
