@@ -93,14 +93,14 @@ def gate(name: str) -> None:
 
 @app.job(name="JobwireReturn")
 def give(value: Any) -> Any:
-    """Return this value; of `native` and `large`, one that JSON lacks and one of 2 MB."""
+    """Return this value; of `native` and `large`, one that JSON lacks and one of 1.4 MB."""
     report("begin", args=[value])
     report("end", ok=True)
     match value:
         case "native":
             return object()
         case "large":
-            return "x" * 2_000_000
+            return "é" * 700_000  # few characters, many bytes
     return value
 
 
