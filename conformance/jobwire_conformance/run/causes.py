@@ -35,6 +35,7 @@ _COUNTS = re.compile(r"(?:minute|tens|histogram)\.\w+ of .* seen (?:0|false|noth
 _SURPLUS = re.compile(r"(?:minute|tens|histogram)\.\w+ of (.*): expected 0, seen ")
 _SIGNALLED = re.compile(r"(?:members|'quiet') of (\S+:[0-9]+:[0-9a-f]{12})(?:-signals)?:")
 _ANSWER = re.compile(r"'(\w+)([^']*)' of the answer: expected (\[?)")
+_VALUES = re.compile(r"'(\w+)' of the answer: expected an array of \d")
 _DIGEST = re.compile(r"[0-9a-f]{40,}")
 _EXISTS = re.compile(r"existence of (\S*?)[0-9a-f]{12,}: expected (\w+)")
 _COUNTER = re.compile(r"(?:counter|remaining seconds of) (stat:\S+): expected")
@@ -110,6 +111,8 @@ def _subjects(check: Mapping[str, Any]) -> Iterator[str]:
         yield f"entries of {answer[1]} in {check['case']}"
     elif answer and answer[2]:
         yield f"answer {re.sub(r'[0-9]', '', answer[2])}: {pair}"
+    if values := _VALUES.match(message):
+        yield f"values of {values[1]}"
     if digest := _DIGEST.search(message):
         yield f"digest {digest[0]}"
     if exists := _EXISTS.match(message):
