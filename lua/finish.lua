@@ -1,5 +1,5 @@
 -- finish.lua: end held jobs, store each in one place or none, with result, lock, next job and batch.
--- [REL-2] [REL-10] [REL-15] [REL-23] [REL-24] [RETRY-9] [DEAD-1] [DEAD-2] [DEAD-3] [ITER-4] [KEY-1] [STAT-1] [STAT-2] [X-RESULT-2] [X-RESULT-8] [X-TIME-2] [X-TIME-3] [X-TIME-4] [X-CANCEL-5] [X-UNIQ-7] [X-ADDON-4] [X-BATCH-5] [X-BATCH-8]
+-- [REL-2] [REL-10] [REL-15] [REL-23] [REL-24] [RETRY-9] [DEAD-1] [DEAD-2] [DEAD-3] [ITER-4] [KEY-1] [STAT-1] [STAT-2] [X-RESULT-2] [X-RESULT-8] [X-TIME-2] [X-TIME-3] [X-TIME-4] [X-CANCEL-5] [X-UNIQ-7] [X-ADDON-4] [X-BATCH-5] [X-BATCH-8] [X-STEP-10] [X-STEP-11]
 -- KEYS[1]  private hash of the process
 -- KEYS[2]  the place: a queue list, or the retry set, schedule, dead set or set of JSON that is not
 --          an object [EXEC-4]: member = payload, score = due time or time of death
@@ -13,21 +13,23 @@
 -- KEYS[11]  counter of jobs that came too late    KEYS[12]  sorted set of cancelled jobs: id -> when
 -- KEYS[13..]  for each job: its result if it has one, the lock to release if it has one, the queue
 --          list of the next job if it has one; the batch if it is a member of one, its open members,
---          its failed members, the queue list of its callbacks; these four of each batch around it
+--          its failed members, the queue list of its callbacks; these four of each batch around it;
+--          its output
 -- ARGV[1]  seconds to keep a day's counters
 -- ARGV[2]  what each job counts as: `executed`, `failed` (and executed), `expired`; empty: nothing
 -- ARGV[3]  1 if this call was made before and got no reply, else 0
 -- ARGV[4]  queue name; empty if the place is a sorted set
 -- ARGV[5]  score up to which members of the set are forgotten; empty to trim nothing
 -- ARGV[6]  size limit of the set
--- ARGV[7]  words of each job: 3, 7 or 13
+-- ARGV[7]  words of each job: 3, 7 or 14
 -- ARGV[8..]  field of the job in the private hash, score (empty, without a queue name: it is stored
 --            nowhere), payload to store; and with 7 words: id to remove from the cancelled jobs
 --            (empty: none), seconds to keep the result, result (empty: none), id of the job
---            that must have the lock (empty: none is released); and with 13 words: queue name
+--            that must have the lock (empty: none is released); and with 14 words: queue name
 --            of the next job (empty: none is pushed), its payload, id of the job in its batch
 --            (empty: it is not in one), how it ended (`done`, `dead`, `dropped`), number of batches,
---            with those around it, JSON text of the time now
+--            with those around it, JSON text of the time now; how it ended, for those who read its
+--            output, if there is one (empty: it is not looked for)
 -- Returns  the fields that were not held any more; nothing was stored for those
 
 -- A script is not rolled back. So each key is checked first, and a job is added to its new place
@@ -41,8 +43,9 @@ if kind ~= wanted and kind ~= "none" then
 end
 local words = tonumber(ARGV[7])
 local key = 12
-local nexts, batches = {}, {} -- word of a job -> queue list of its next job; its batch
-if words == 13 then
+-- Word of a job -> queue list of its next job; its batch; its output.
+local nexts, batches, outputs = {}, {}, {}
+if words == 14 then
   for i = 8, #ARGV, words do
     key = key + (ARGV[i + 5] ~= "" and 1 or 0) + (ARGV[i + 6] ~= "" and 1 or 0)
     local lists = {}
@@ -57,6 +60,10 @@ if words == 13 then
         key = key + 4
         lists[#lists + 1] = key
       end
+    end
+    if ARGV[i + 13] ~= "" then
+      outputs[i] = key + 1
+      key = key + 1
     end
     for _, list in ipairs(lists) do
       local of = redis.call("TYPE", KEYS[list]).ok
@@ -140,6 +147,7 @@ for i = 8, #ARGV, words do
     lock = key
   end
   key = batches[i] and batches[i] + 4 * ARGV[i + 11] - 1 or nexts[i] or key
+  key = outputs[i] or key
   if not fetched then
     lost[#lost + 1] = ARGV[i]
   else
@@ -180,6 +188,12 @@ for i = 8, #ARGV, words do
       elseif type(holder) == "table" then -- a hash, as sidekiq-unique-jobs has
         redis.pcall("HDEL", KEYS[lock], ARGV[i + 6])
       end
+    end
+    local output = KEYS[outputs[i] or 0]
+    if output and redis.pcall("EXISTS", output) == 1 then
+      local last = redis.pcall("XREVRANGE", output, "+", "-", "COUNT", 1)[1] or { "0-0" }
+      local at, number = string.match(last[1], "(%d+)-(%d+)")
+      redis.pcall("XADD", output, at .. "-" .. number + 1, "end", ARGV[i + 13])
     end
     if any_returned then
       local digest = redis.sha1hex(fetched)

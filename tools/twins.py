@@ -56,9 +56,10 @@ TWINS = (
             "Client": "AsyncClient",
             "SyncRedis": "AsyncRedis",
             "sync": "aio",
+            "Iterator": "AsyncIterator",
             "Closing": "AsyncClosing",
         },
-        awaited=frozenset(["self.redis.run", "self.redis.close"]),
+        awaited=frozenset(["self.redis.run", "self.redis.close", "self.read_output"]),
         module_doc="The asyncio client, the twin of `Client`.",
         class_doc="""\
 Pushes jobs from asyncio; the twin of `Client`, which documents the parameters.

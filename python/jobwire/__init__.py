@@ -43,6 +43,7 @@ if TYPE_CHECKING:
         MaybeWritten,
         NoReply,
         NotPermitted,
+        OutputGap,
         PayloadError,
         PoisonPill,
         RedisRefused,
@@ -61,6 +62,7 @@ if TYPE_CHECKING:
     from jobwire.protocol.iteration import Cursor
     from jobwire.protocol.limits import Limit
     from jobwire.protocol.normalize import Options
+    from jobwire.protocol.output import OutputItem
     from jobwire.protocol.payload import Job
     from jobwire.protocol.progress import JobProgress
     from jobwire.protocol.results import Result
@@ -105,6 +107,8 @@ __all__ = [
     "NoReply",
     "NotPermitted",
     "Options",
+    "OutputGap",
+    "OutputItem",
     "PayloadError",
     "PendingPushes",
     "PlacedIds",
@@ -154,6 +158,7 @@ _HOMES = {
     "Launcher": "worker.process.launcher",
     "Limit": "protocol.limits",
     "Options": "protocol.normalize",
+    "OutputItem": "protocol.output",
     "PendingPushes": "application.push_buffer",
     "PlacedIds": "application.sharded",
     "PushBuffer": "application.push_buffer",

@@ -12,6 +12,7 @@
     ├── InvalidArgument        an argument does not fit the annotation of its parameter
     ├── JobFailed              an isolated job raised an exception in its own process
     ├── ResultError            a job has no value to return
+    ├── OutputGap              items of the output of a job are gone that the reader has not read
     ├── JobTimeout             a job ran longer than its time limit
     ├── JobCrashed             the process of an isolated job died while the job ran
     │   └── PoisonPill         a job was in several processes that died, and runs no more
@@ -50,6 +51,7 @@ __all__ = [
     "MaybeWritten",
     "NoReply",
     "NotPermitted",
+    "OutputGap",
     "PayloadError",
     "PoisonPill",
     "RedisRefused",
@@ -180,6 +182,29 @@ class InvalidArgument(JobwireError, ValueError):
 class ResultError(JobwireError):
     """The value of a job was asked for, and there is none: the job is not done, or its value could
     not be kept. The text says which. [X-RESULT-5]"""
+
+
+class OutputGap(JobwireError):
+    """Items of the output of a job were removed before the reader came to them. [X-STEP-15]
+
+    Attributes:
+        jid: The job id.
+        position: Where to go on, as `after`: right before the oldest item that there is.
+        lost: How many items are lost; None if the whole output expired in the meantime.
+    """
+
+    def __init__(self, jid: str, position: str, lost: int | None) -> None:
+        what = "its items up to here have" if lost is None else f"{lost:,} items have"
+        super().__init__(
+            f"output of job {jid}: {what} been removed before they were read; "
+            f"go on with after={position!r}"
+        )
+        self.jid = jid
+        self.position = position
+        self.lost = lost
+
+    def __reduce__(self) -> tuple[type, tuple[str, str, int | None]]:
+        return type(self), (self.jid, self.position, self.lost)
 
 
 class JobFailed(JobwireError):

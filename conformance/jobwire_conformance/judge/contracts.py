@@ -37,6 +37,7 @@ class _Contract(NamedTuple):
     more_arguments: Sequence[str] = ()
 
 
+_END = "|done|retry|dead|discarded|cancelled|expired"  # of a job with an output
 _CONTRACTS = {
     "fetch": _Contract(
         (_PRIVATE, _TEXT, "jobwire:owners", "jobwire:returned", "jobwire:paused"),
@@ -50,8 +51,8 @@ _CONTRACTS = {
             *(_PRIVATE, f"{_SET}|dead|jobwire:unreadable|{_QUEUE}", *_COUNTED),
             *("queues", "jobwire:stat:expired", "jobwire:cancelled"),
         ),
-        (_DIGITS, "|executed|failed|expired", _FLAG, _BYTES, rf"|{_TIME}", r"\d*", "3|7|13"),
-        (f"jobwire:(?:result:.+|unique:[0-9a-f]{{64}}|batch:.+)|{_QUEUE}",),
+        (_DIGITS, "|executed|failed|expired", _FLAG, _BYTES, rf"|{_TIME}", r"\d*", "3|7|14"),
+        (f"jobwire:(?:result:.+|unique:[0-9a-f]{{64}}|batch:.+|out:.+)|{_QUEUE}",),
         (_BYTES,),  # which `_mismatch_of_jobs` looks at
     ),
     "cancel": _Contract(
@@ -148,7 +149,7 @@ def _mismatch_of_jobs(place: str, results: Sequence[str], arguments: Sequence[st
     if trims != bool(oldest) or trims != bool(limit):
         return f"ARGV oldest {oldest} and limit {limit} for {place}"[:200]
     words = [_FIELD, _NOW if trims else rf"|{_TIME}", _BYTES]
-    words += [_BYTES, _DIGITS, *[_BYTES] * 5, "|done|dead|dropped", "|[1-8]", _BYTES][
+    words += [_BYTES, _DIGITS, *[_BYTES] * 5, "|done|dead|dropped", "|[1-8]", _BYTES, _END][
         : int(size) - 3
     ]
     if len(arguments) == len(fixed):
@@ -157,11 +158,12 @@ def _mismatch_of_jobs(place: str, results: Sequence[str], arguments: Sequence[st
         return problem
     more: list[str] = []
     for at in range(len(fixed), len(arguments), int(size)):
-        group = [*arguments[at : at + int(size)], *[""] * 10]
-        stored, holder, queue, batches = (group[n] for n in (5, 6, 7, 11))
+        group = [*arguments[at : at + int(size)], *[""] * 11]
+        stored, holder, queue, batches, ended = (group[n] for n in (5, 6, 7, 11, 13))
         more += ["jobwire:result"] * bool(stored) + ["jobwire:unique"] * bool(holder)
         more += [f"queue:{queue}"] * bool(queue)
         more += [*["jobwire:batch"] * 3, "queue:"] * int(batches or 0)
+        more += ["jobwire:out"] * bool(ended)
     kinds = [key if key.startswith("queue:") else ":".join(key.split(":")[:2]) for key in results]
     fits = len(more) == len(kinds) and all(
         kind == want or (want == "queue:" and kind.startswith(want))

@@ -170,7 +170,7 @@ def effects(record: Record, script: Script) -> list[Step]:
         steps.append(Step(record, words[0].decode(), words, 1))
 
     match canonical(script.sha):
-        case "finish" if args[6:7] in ([b"3"], [b"7"], [b"13"]):
+        case "finish" if args[6:7] in ([b"3"], [b"7"], [b"14"]):
             size, more = int(args[6]), iter(keys[12:])
             for at in range(7, len(args) - size + 1, size):
                 score, payload = args[at + 1], args[at + 2]
@@ -180,12 +180,14 @@ def effects(record: Record, script: Script) -> list[Step]:
                 elif score:
                     add(b"ZADD", keys[1], score, payload)
                 passed = [next(more, b"") for word in args[at + 5 : at + min(size, 8)] if word]
-                if size == 13 and args[at + 7]:
+                if size == 14 and args[at + 7]:
                     add(b"SADD", keys[9], args[at + 7])
                     add(b"LPUSH", passed[-1], args[at + 8])
-                if size == 13 and args[at + 9]:
-                    for _ in range(4):
+                if size == 14 and args[at + 9]:
+                    for _ in range(4 * int(args[at + 11])):
                         next(more, b"")
+                if size == 14 and args[at + 13]:
+                    next(more, b"")
             if args[4]:
                 add(b"ZREMRANGEBYSCORE", keys[1], b"-inf", args[4])
                 add(b"ZREMRANGEBYRANK", keys[1], b"0", b"-" + args[5])

@@ -21,8 +21,8 @@ LOCK = "jobwire:unique:" + "a" * 64
 PRIVATE = f"jobwire:private:{ME}"
 RETURNED = ["jobwire:returned", "jobwire:returned_at"]
 NEXT = ["1:a", "", "", "", "0", "", ""]
-NO_BATCH = [""] * 4
-IN_BATCH = ["j", "done", "1", "1795192067.0"]
+NO_BATCH = [""] * 5
+IN_BATCH = ["j", "done", "1", "1795192067.0", ""]
 BATCH = [*(f"jobwire:batch:b-1{part}" for part in ("", ":open", ":failed")), "queue:b"]
 NESTED = Membership("b-1", "c:d", Membership("b-2", "e"))
 CALLS = [
@@ -39,6 +39,7 @@ CALLS = [
             (Outcome(counted="expired", result=ResultToStore("j", 60, b"{}")), None),
             (Outcome(next=NextJob("c:d", b"{}"), unlocks=("a" * 64, "j")), None),
             (Outcome(ended=Ended(NESTED, "j", "done", "1795192067000")), None),
+            (Outcome(output=("j", "done")), None),
         ]
     ),
     Script("promote", [KEYS.parked, KEYS.queues, KEYS.queue("a")], [b"{}", 1, "a", b"{}"]),
@@ -63,10 +64,10 @@ def test_calls_of_the_reference_keep_the_contracts(call: Script) -> None:
 
 
 def test_every_script_has_a_contract() -> None:
-    """LUA-4: except for those of annexes: periodic and unique jobs, limits, batches."""
+    """LUA-4: except for those of annexes: periodic and unique jobs, limits, batches, output."""
     without = {name for name in scripts() if contracts.fault(name, [], []) is None}
     others = {name for name in scripts() if name.startswith(("periodic_", "limit_", "batch_"))}
-    assert without == {*others, "lock", "ruby_lock", "unlock"}
+    assert without == {*others, "emit", "lock", "ruby_lock", "unlock"}
 
 
 def test_the_first_wrong_value_is_named() -> None:
@@ -116,11 +117,11 @@ def test_arguments_belong_to_their_keys(
         ("retry", [], ["", "0", "", "", "", "7", "1:a", "0", "", "", "5", "{}", ""], "keys of []"),
         ("retry", [LOCK], ["", "0", "", "", "", "7", "1:a", "0", "", "", "5", "{}", ""], "keys of"),
         ("retry", [LOCK], ["", "0", "", "", "", "7", "1:a", "0", "", "", "0", "", "j"], None),
-        ("retry", ["queue:b"], ["", "0", "", "", "", "13", *NEXT, "b", "{}", *NO_BATCH], None),
-        ("retry", ["queue:b"], ["", "0", "", "", "", "13", *NEXT, "c", "{}", *NO_BATCH], "keys of"),
-        ("retry", ["queue:b"], ["", "0", "", "", "", "13", *NEXT, "", "", *NO_BATCH], "keys of"),
-        ("retry", BATCH, ["", "0", "", "", "", "13", *NEXT, "", "", *IN_BATCH], None),
-        ("retry", BATCH[:3], ["", "0", "", "", "", "13", *NEXT, "", "", *IN_BATCH], "keys of"),
+        ("retry", ["queue:b"], ["", "0", "", "", "", "14", *NEXT, "b", "{}", *NO_BATCH], None),
+        ("retry", ["queue:b"], ["", "0", "", "", "", "14", *NEXT, "c", "{}", *NO_BATCH], "keys of"),
+        ("retry", ["queue:b"], ["", "0", "", "", "", "14", *NEXT, "", "", *NO_BATCH], "keys of"),
+        ("retry", BATCH, ["", "0", "", "", "", "14", *NEXT, "", "", *IN_BATCH], None),
+        ("retry", BATCH[:3], ["", "0", "", "", "", "14", *NEXT, "", "", *IN_BATCH], "keys of"),
     ],
 )
 def test_the_jobs_of_a_finish_belong_to_its_place(

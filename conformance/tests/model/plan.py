@@ -266,6 +266,7 @@ NOT_MODELLED = {
     "batch_start": "its keys are of an annex; it pushes new jobs, as a client does",
     "batch_end": "it removes a job that waits, as an operator can, and the model has no operators",
     "cancel": "it removes a job that waits, as an operator can, and the model has no operators",
+    "emit": "its keys are of an annex; it moves no job",
     "lock": "it pushes, as a client does, and the model begins with jobs that are in Redis",
     "ruby_lock": "its keys are of an annex; it moves no job",
     **dict.fromkeys(

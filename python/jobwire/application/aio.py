@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, Unpack
 
@@ -27,6 +27,7 @@ from jobwire.protocol.normalize import (
     Options,
     ReadyPayload,
 )
+from jobwire.protocol.output import OutputItem, Tail
 from jobwire.protocol.progress import JobProgress
 from jobwire.protocol.results import Result
 from jobwire.protocol.times import When
@@ -371,6 +372,39 @@ class AsyncClient(AsyncClosing):
             RedisTrouble: It could not be read.
         """
         return await self.redis.run(self._producer.progress(jid))
+
+    async def output(
+        self, jid: str, *, after: str = "", timeout: float | None = None
+    ) -> AsyncIterator[OutputItem]:
+        """Go through the items that a job emits, while it runs and later. [X-STEP-12]
+
+        Each item comes once and in order. The loop ends when the job is over: it succeeded, died,
+        was dropped or cancelled. A failure that is retried does not end it. The server tells of new
+        items, so nothing is polled.
+
+        Args:
+            jid: The job id; also that of a job that has not begun.
+            after: The `position` of the last item that the caller has, to go on behind it; "" to
+                begin with the oldest item that is kept.
+            timeout: Seconds to wait for the next item; the loop ends without it. None for no limit.
+                0 for the items that there are now.
+
+        Raises:
+            InvalidArgument: `after` is not a position.
+            OutputGap: Items that come next have been removed. Its `position` is where to go on.
+            RedisTrouble: The output could not be read.
+        """
+        tail = Tail(jid, after)
+        while items := await self.read_output(tail, timeout):
+            for item in items:
+                yield item
+
+    async def read_output(self, tail: Tail, timeout: float | None) -> Sequence[OutputItem]:
+        """Return the next items of an output; none if the job is over, or after the timeout.
+
+        `output` calls this. A caller that goes on behind a gap calls it again with the same tail.
+        """
+        return await self.redis.run(self._producer.output(tail, timeout, self._key_waiter))
 
     async def close(self) -> None:
         """Close the connections, after a last attempt to write the jobs of a buffer."""

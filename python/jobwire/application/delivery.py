@@ -46,6 +46,12 @@ class Delivery(Protocol):
     def progress(self, jid: str) -> JobProgress | None:
         """Return the progress that a job has reported, if there is one. [X-PROG-6]"""
 
+    def emit(self, jid: str, items: Sequence[bytes]) -> None:
+        """Receive the items that a job emits, as JSON. [X-STEP-7]"""
+
+    def output(self, jid: str) -> list[Any]:
+        """Return the output of a job, as XRANGE does. [X-STEP-12]"""
+
     @property
     def batches(self) -> Batches:
         """The batches of the jobs that it receives. [X-BATCH-1]"""

@@ -29,19 +29,21 @@ from jobwire.protocol.arguments import StrictArgs
 from jobwire.protocol.iteration import Cancellation
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.normalize import AsyncClientMiddleware, ClientMiddleware, ReadyPayload
+from jobwire.protocol.output import OutputItem, Tail
 from jobwire.protocol.progress import JobProgress
 from jobwire.protocol.pushing import bulk_times
 from jobwire.protocol.results import Result, ResultOutcome, is_final, read
 from jobwire.protocol.template import Template
 from jobwire.protocol.times import Generation, When
 from jobwire.protocol.unique import Refused, Unique
-from jobwire.protocol.wire import Confirm, Local, Op, command
+from jobwire.protocol.wire import Batch, Confirm, Local, Op, command
 
 __all__ = ["Pace", "Producer", "dropped", "make_confirm", "make_producer", "new_jid", "run_at"]
 
 PART_S = 0.005  # of a bulk push, during which other tasks of an event loop wait
 ARGS_AT_ONCE = 100
 JIDS_AT_ONCE = 1_000
+LOOK_S = 5.0  # between two looks of a reader of an output without a notice [X-STEP-14]
 
 _log = logging.getLogger("jobwire.client")
 
@@ -364,6 +366,39 @@ class Producer:
             )
             text = later or (yield command("GET", key))
         return None if text is None else read(jid, text)
+
+    def output(
+        self, tail: Tail, timeout: float | None, key_waiter: KeyWaiter
+    ) -> Op[Sequence[OutputItem]]:
+        """Return the next items of an output; none if the job is over, or after the timeout.
+
+        [X-STEP-12] [X-STEP-14]
+
+        Args:
+            tail: The reader.
+            timeout: Seconds to wait; 0 to look once, None for no limit.
+            key_waiter: Waits for the key.
+        """
+        if self.transport.overrides:
+            kept = self.transport.overrides[-1].output(tail.jid)
+            items = tail.take([entry for entry in kept if tail.is_behind([entry])])
+            tail.over = True  # nothing else runs meanwhile
+            return items
+        end = None if timeout is None else self._clock() + timeout
+        key = self.keys.output(tail.jid)
+        while True:
+            looks = [tail.read(self.keys), command("GET", self.keys.result(tail.jid))]
+            entries, result = yield Batch(looks)
+            if items := tail.take(entries):
+                return items
+            if entries:  # an end, which is one only if nothing follows
+                continue
+            tail.over |= isinstance(result, bytes) and is_final(result)
+            left = LOOK_S if end is None else min(LOOK_S, end - self._clock())
+            if tail.over or left <= 0:
+                return ()
+            waiting = (key, tail.is_behind, left, tail.newest(self.keys))
+            yield Local(partial(key_waiter.wait, *waiting), partial(key_waiter.await_, *waiting))
 
     def progress(self, jid: str) -> Op[JobProgress | None]:
         """Return the progress that a job has reported. [X-PROG-6]"""

@@ -20,6 +20,7 @@ from jobwire.errors import ConfigError, NoReply, RedisTrouble
 from jobwire.protocol.iteration import Cancellation
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.normalize import ReadyPayload
+from jobwire.protocol.output import OutputItem, Tail
 from jobwire.protocol.placement import Home, ShardState, home, ranking, read_states
 from jobwire.protocol.progress import JobProgress
 from jobwire.protocol.results import Result, ResultOutcome
@@ -324,6 +325,25 @@ class ShardedProducer(Producer):
                 return found
             wait = methodcaller("result", jid, timeout=seconds)
             yield from self._calls.call(self._likely(jid), wait)
+
+    def output(
+        self, tail: Tail, timeout: float | None, key_waiter: KeyWaiter
+    ) -> Op[Sequence[OutputItem]]:
+        """Return the next items of an output, on whichever shard it is; see `result`."""
+        if self.transport.overrides:
+            return (yield from super().output(tail, timeout, key_waiter))
+        end = None if timeout is None else self._clock() + timeout
+        look = methodcaller("read_output", tail, 0.0)
+        while True:
+            items: Sequence[OutputItem]
+            items = yield from self._calls.ask(look, lambda found: bool(found) or tail.over)
+            seconds = WAIT_S if end is None else min(WAIT_S, end - self._clock())
+            if items or tail.over or seconds <= 0:
+                return items or ()
+            wait = methodcaller("read_output", tail, seconds)
+            items = yield from self._calls.call(self._likely(tail.jid), wait)
+            if items:
+                return items
 
     def progress(self, jid: str) -> Op[JobProgress | None]:
         """Return the progress that a job has reported. [X-PROG-6]"""

@@ -1,15 +1,22 @@
-"""The steps of the running job, which are not repeated after a crash. [X-STEP-1]"""
+"""The steps of the running job, and its output, which others read meanwhile.
+
+[X-STEP-1] [X-STEP-7]
+"""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import os
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import ParamSpec, TypeVar, cast
 
 from jobwire.application.clients import Clients
 from jobwire.application.current import current_job
 from jobwire.connection.cluster import keys_at
-from jobwire.protocol import steps
+from jobwire.protocol import output, steps
+from jobwire.protocol.output import KEEP_S, OutputItem
 from jobwire.protocol.payload import Job
+from jobwire.protocol.wire import Op, once
 
 __all__ = ["Steps"]
 
@@ -76,3 +83,63 @@ class Steps(Clients):
         """Return the running job if its steps are kept."""
         job = current_job()
         return None if job is None or job.jid is None or self.transport.overrides else job
+
+    def emit(self, *items: object, keep: float = KEEP_S) -> None:
+        """Append items to the output of the running job, for those who watch it.
+
+            @app.job
+            def answer(question: str) -> None:
+                for token in model.stream(question):
+                    app.emit(token)
+
+        They are in Redis before this returns: one round trip for all items of a call. `output` and
+        the page of the job show them while the job runs. Redis keeps the last 10,000 of a job.
+        Outside a job this only checks them. [X-STEP-7] [X-STEP-8] [X-STEP-9]
+
+        Args:
+            *items: Values of JSON, each of at most 16 KiB.
+            keep: Seconds, up to 30 days, for which the output is kept after this.
+
+        Raises:
+            InvalidArgument: An item is none of JSON or is too large, or `keep` is out of range.
+            RedisTrouble: Redis did not answer; the items may have been written.
+        """
+        if (op := self._emission(items, keep)) is not None:
+            self.client_of(self.served).redis.run(op)
+
+    async def aemit(self, *items: object, keep: float = KEEP_S) -> None:
+        """Append items to the output of the running job; see `emit`."""
+        if (op := self._emission(items, keep)) is not None:
+            await self.aclient_of(self.served).redis.run(op)
+
+    def output(
+        self, jid: str, *, after: str = "", timeout: float | None = None
+    ) -> Iterator[OutputItem]:
+        """Go through the items that a job emits, until it is over; see `Client.output`.
+
+            for item in app.output(jid):
+                print(item.value, end="", flush=True)
+
+        For a job in another Redis of the application: `with app.via("name")`.
+        """
+        return self.client.output(jid, after=after, timeout=timeout)
+
+    def aoutput(
+        self, jid: str, *, after: str = "", timeout: float | None = None
+    ) -> AsyncIterator[OutputItem]:
+        """Go through the items that a job emits with `async for`; see `output`."""
+        return self.aclient.output(jid, after=after, timeout=timeout)
+
+    def _emission(self, items: tuple[object, ...], keep: float) -> Op[object] | None:
+        """Return the operation that appends items; None if there is nothing to send."""
+        texts, seconds = output.encoded(items), output.keep_seconds(keep)
+        job = current_job()
+        if job is None or job.jid is None or not texts:
+            return None
+        if self.transport.overrides:
+            self.transport.overrides[-1].emit(job.jid, texts)
+            return None
+        job.run = job.run or os.urandom(4).hex()
+        keys = keys_at(self.client_of(self.served).url, self.namespace)
+        step = output.script_emit(keys, job.jid, job.run, texts, keep=seconds, now=time.time())
+        return once(step)

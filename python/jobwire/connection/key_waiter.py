@@ -34,16 +34,18 @@ _LOST = (redis.RedisError, OSError, hiredis.HiredisError)
 _INCOMPLETE = object()
 _pack: Any = hiredis.pack_command
 
-_Wanted = Callable[[bytes | None], bool]
+_Wanted = Callable[[Any], bool]
+_Read = tuple[Arg, ...]
 
 
 class _Waiter:
-    __slots__ = ("future", "key", "wanted")
+    __slots__ = ("future", "key", "read", "wanted")
 
-    def __init__(self, key: bytes, wanted: _Wanted) -> None:
+    def __init__(self, key: bytes, wanted: _Wanted, read: _Read) -> None:
         self.key = key
         self.wanted = wanted
-        self.future: Future[bytes] = Future()
+        self.read = read
+        self.future: Future[Any] = Future()
 
 
 class KeyWaiter:
@@ -66,13 +68,21 @@ class KeyWaiter:
         self._thread: threading.Thread | None = None
         self.closing = False
 
-    def wait(self, key: str, wanted: _Wanted, timeout: float | None) -> bytes | None:
-        """Return the value of a string key as soon as it is wanted; None after `timeout` seconds.
+    def wait(
+        self, key: str, wanted: _Wanted, timeout: float | None, read: _Read | None = None
+    ) -> Any:
+        """Return the value of a key as soon as it is wanted; None after `timeout` seconds.
+
+        Args:
+            key: The key.
+            wanted: Looks at a value, which is not None.
+            timeout: Seconds; None for no limit.
+            read: The command that reads the value, one for each key; default: `GET key`.
 
         Raises:
             RedisTrouble: The connection failed.
         """
-        waiter = self._add(key, wanted)
+        waiter = self._add(key, wanted, read)
         try:
             return waiter.future.result(timeout)
         except TimeoutError:
@@ -80,9 +90,11 @@ class KeyWaiter:
         finally:
             self._remove(waiter)
 
-    async def await_(self, key: str, wanted: _Wanted, timeout: float | None) -> bytes | None:
+    async def await_(
+        self, key: str, wanted: _Wanted, timeout: float | None, read: _Read | None = None
+    ) -> Any:
         """Return the value as soon as it is wanted; see `wait`."""
-        waiter = self._add(key, wanted)
+        waiter = self._add(key, wanted, read)
         try:
             return await asyncio.wait_for(asyncio.wrap_future(waiter.future), timeout)
         except TimeoutError:
@@ -103,10 +115,10 @@ class KeyWaiter:
                 wake.send(b".")
         thread.join(CLOSE_TIMEOUT_S)
 
-    def _add(self, key: str, wanted: _Wanted) -> _Waiter:
+    def _add(self, key: str, wanted: _Wanted, read: _Read | None) -> _Waiter:
         if self._pid != os.getpid():  # a forked child has neither the thread nor its lock
             self._forget_parent()
-        waiter = _Waiter(key.encode(), wanted)
+        waiter = _Waiter(key.encode(), wanted, read or ("GET", key))
         with self._lock:
             self._waiters.setdefault(waiter.key, []).append(waiter)
             self._unread.append(waiter.key)
@@ -143,7 +155,12 @@ class KeyWaiter:
         with self._lock:
             return list(self._waiters)
 
-    def give(self, key: bytes, value: bytes | None) -> None:
+    def reads(self, keys: list[bytes]) -> dict[bytes, _Read]:
+        """Return how to read those of the keys that have waiters."""
+        with self._lock:
+            return {key: self._waiters[key][0].read for key in keys if key in self._waiters}
+
+    def give(self, key: bytes, value: Any) -> None:
         """Tell the value of a key."""
         with self._lock:
             waiters = list(self._waiters.get(key, ()))
@@ -228,9 +245,9 @@ class _Listener:
                 self._read(self._waiter.keys())
 
     def _read(self, keys: list[bytes]) -> None:
-        if keys:
-            self._asked += keys
-            self._send(*(("GET", key) for key in keys))
+        if reads := self._waiter.reads(keys):
+            self._asked += reads
+            self._send(*reads.values())
 
     def _receive_all(self) -> None:
         """Handle the messages that have come."""
@@ -241,14 +258,14 @@ class _Listener:
                 if pending is None or not pending():
                     return
                 self._feed()
-            elif isinstance(message, list):
-                if message[:1] == [b"invalidate"]:  # None in place of keys: all were flushed
+            elif isinstance(message, list) and message and isinstance(message[0], bytes):
+                if message[0] == b"invalidate":  # None in place of keys: all were flushed
                     self._read(message[1] or self._waiter.keys())
             elif isinstance(message, hiredis.ReplyError) and is_away(str(message)):
                 raise ConnectionResetError(str(message))
-            else:
-                value = message if isinstance(message, bytes) else None
-                self._waiter.give(self._asked.pop(0), value)
+            else:  # a stream is read as a list of lists
+                failed = isinstance(message, hiredis.ReplyError)
+                self._waiter.give(self._asked.pop(0), None if failed else message)
 
     def _message(self) -> Any:
         while (message := self._reader.gets()) is _INCOMPLETE:

@@ -13,6 +13,7 @@ from jobwire.protocol import iteration
 from jobwire.protocol.batches import BATCH, membership, script_end, time_text
 from jobwire.protocol.iteration import Cancellation, Place
 from jobwire.protocol.keys import Keys
+from jobwire.protocol.output import script_tell
 from jobwire.protocol.payload import decode
 from jobwire.protocol.results import ResultToStore, keep_of, read, result_to_store
 from jobwire.protocol.unique import held_in
@@ -63,6 +64,8 @@ def forget(keys: Keys, jid: str) -> tuple[Command, ...]:
 def _place(keys: Keys, jid: str, now: float) -> Op[Place]:
     def take(key: str, text: bytes) -> Op[bool]:
         removed: int = yield script_cancel(keys, key, text, jid, now)
+        if removed == 1 and key == keys.retry:  # it ran before; an error here undoes nothing
+            yield Batch([script_tell(keys, jid, "cancelled", now=now)])
         return removed == 1
 
     if (yield from remove(keys, jid, take)):

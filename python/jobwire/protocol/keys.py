@@ -159,6 +159,10 @@ class Keys:
         """HASH of the finished steps of a job: name to value. [X-STEP-1]"""
         return f"{self.namespace}jobwire:steps:{jid}"
 
+    def output(self, jid: str) -> str:
+        """STREAM of the items that a job has emitted. [X-STEP-7]"""
+        return f"{self.namespace}jobwire:out:{jid}"
+
     def progress(self, jid: str) -> str:
         """STRING of the progress that a job has reported. [X-PROG-1]"""
         return f"{self.namespace}jobwire:progress:{jid}"

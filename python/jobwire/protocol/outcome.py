@@ -10,7 +10,7 @@ import msgspec
 from jobwire.protocol.batches import BATCH, Ended, HowEnded, membership, time_text
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.payload import Job, edit
-from jobwire.protocol.results import ResultToStore
+from jobwire.protocol.results import ResultOutcome, ResultToStore
 from jobwire.protocol.retry import Discard, Kill, Retry
 from jobwire.protocol.ruby_locks import (
     LOCK_DIGEST,
@@ -22,7 +22,17 @@ from jobwire.protocol.times import Generation
 from jobwire.protocol.unique import UNIQUE, lock_of, script_unlock
 from jobwire.protocol.wire import Command, Script
 
-__all__ = ["DONE", "Counted", "NextJob", "Outcome", "Place", "after_decision", "ending", "put_off"]
+__all__ = [
+    "DONE",
+    "Counted",
+    "NextJob",
+    "Outcome",
+    "Place",
+    "after_decision",
+    "ending",
+    "put_off",
+    "told",
+]
 
 _WAITS = frozenset(["retry", "schedule", "queue", "parked"])  # the places of jobs that run later
 
@@ -61,6 +71,7 @@ class Outcome(msgspec.Struct, frozen=True):  # quicker to make than a dataclass
         ended: The end of a member of a batch. [X-BATCH-5]
         next: The job to push if this one was still held. [REL-2]
         queue: The queue, if it is another one than that of the job. [X-CLASS-4]
+        output: The job, and how the execution ended, for those who read its output. [X-STEP-10]
         after: Sent right after the step: deletes the data that the job leaves in Redis, or frees
             its slot of a limit. [X-LIMIT-5]
     """
@@ -76,6 +87,7 @@ class Outcome(msgspec.Struct, frozen=True):  # quicker to make than a dataclass
     queue: str = ""
     next: NextJob | None = None
     ended: Ended | None = None
+    output: tuple[str, ResultOutcome] | None = None
 
     @property
     def trims(self) -> bool:
@@ -83,13 +95,13 @@ class Outcome(msgspec.Struct, frozen=True):  # quicker to make than a dataclass
         return self.place == "dead" or self.place == "unreadable"
 
     @property
-    def words(self) -> Literal[3, 7, 13]:
+    def words(self) -> Literal[3, 7, 14]:
         """Number of arguments that describe it in `finish.lua`.
 
         3: nothing else changes with the place and the counters.
         """
-        if self.next is not None or self.ended is not None:
-            return 13
+        if self.next is not None or self.ended is not None or self.output is not None:
+            return 14
         plain = self.result is None and not self.cancelled and self.unlocks is None
         return 3 if plain else 7
 
@@ -151,6 +163,24 @@ def ending(keys: Keys, outcome: Outcome, job: Job, now: float, generation: Gener
             ended = Ended(member, jid, _how(outcome), time_text(now, generation))
             outcome = msgspec.structs.replace(outcome, ended=ended)
     return outcome
+
+
+def told(outcome: Outcome) -> ResultOutcome | None:
+    """Return how an execution ended; None if the job goes on later, without a failure.
+
+    [X-STEP-11]
+    """
+    if outcome.place == "retry":
+        return "retry"
+    if outcome.place in _WAITS:
+        return None
+    if outcome.place:
+        return "dead"
+    if outcome.counted == "executed":
+        return "cancelled" if outcome.cancelled else "done"
+    if outcome.counted == "failed":
+        return "discarded"
+    return "expired" if outcome.counted else "cancelled"
 
 
 def _ruby_unlocked(keys: Keys, outcome: Outcome, job: Job, jid: str, now: float) -> Outcome:

@@ -59,9 +59,11 @@ class Job:
         progress: The last report of the running job; None before that. [X-PROG-1]
         steps: Values of the steps that this job has finished, as JSON; None until it asks for one.
             [X-STEP-1]
+        run: Name of this execution in the output of the job; "" until it emits an item.
+            [X-STEP-7]
     """
 
-    __slots__ = ("cancelled", "fields", "progress", "queue", "steps", "text", "value")
+    __slots__ = ("cancelled", "fields", "progress", "queue", "run", "steps", "text", "value")
 
     def __init__(self, text: bytes, fields: dict[str, Any], queue: str) -> None:
         self.text = text
@@ -71,6 +73,7 @@ class Job:
         self.cancelled = False
         self.progress: JobProgress | None = None
         self.steps: dict[str, bytes] | None = None
+        self.run = ""
 
     def __repr__(self) -> str:
         return f"<Job {self.class_name} jid={self.jid} queue={self.queue}>"

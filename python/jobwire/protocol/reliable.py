@@ -231,17 +231,20 @@ def script_finish(
         words.append("" if outcome.unlocks is None else outcome.unlocks[1])
         if outcome.unlocks is not None:
             more.append(keys.unique(outcome.unlocks[0]))
-        if size == 13:
+        if size == 14:
             words += ("", b"") if outcome.next is None else outcome.next
             ended = outcome.ended
             if ended is None:
                 words += ("",) * 4
             else:
                 words += (ended.jid, ended.how, ended.member.depth, ended.at)
+            words.append("" if outcome.output is None else outcome.output[1])
         if outcome.next is not None:
             more.append(keys.queue(outcome.next.queue))
         if outcome.ended is not None:
             more += batch_keys(keys, outcome.ended.member)
+        if outcome.output is not None:
+            more.append(keys.output(outcome.output[0]))
     return Script(
         "finish",
         [

@@ -94,6 +94,7 @@ class Jobs:
         self._waiting: list[EnqueuedJob] = []
         self._performed: list[EnqueuedJob] = []
         self._results: dict[str, bytes] = {}
+        self._outputs: dict[str, list[tuple[bytes, list[bytes]]]] = {}  # by job id
         self._locks: dict[str, tuple[str, float]] = {}  # digest -> job id, monotonic end
         self._ran: dict[str | None, Job] = {}  # by job id, as their own code has seen them
 
@@ -157,6 +158,7 @@ class Jobs:
             self._performed.clear()
             self._ran.clear()
             self._locks.clear()
+            self._outputs.clear()
             self.cancelled.clear()
 
     def _filter(
@@ -249,6 +251,19 @@ class Jobs:
         """Return what a job that ran here has reported last."""
         job = self._ran.get(jid)
         return None if job is None else job.progress
+
+    def emit(self, jid: str, items: Sequence[bytes]) -> None:
+        """Keep the items that a job emits."""
+        with self._lock:
+            entries = self._outputs.setdefault(jid, [])
+            for item in items:
+                name = f"{time.time() * 1000:.0f}-{len(entries) + 1}"
+                entries.append((name.encode(), [b"run", b"here", b"item", item]))
+
+    def output(self, jid: str) -> list[Any]:
+        """Return the output of a job that ran here."""
+        with self._lock:
+            return [*self._outputs.get(jid, ())]
 
     def close(self) -> None:
         """End the event loop that ran async jobs, if there was one."""
@@ -553,6 +568,12 @@ class _Refusal:
 
     def progress(self, jid: str) -> JobProgress | None:
         raise AssertionError(f"a test asked for the progress of job {jid} in Redis")
+
+    def emit(self, jid: str, items: Sequence[bytes]) -> None:
+        raise AssertionError(f"a test emitted items of job {jid} to Redis")
+
+    def output(self, jid: str) -> list[Any]:
+        raise AssertionError(f"a test asked for the output of job {jid} in Redis")
 
     @property
     def batches(self) -> Batches:

@@ -45,6 +45,13 @@ def around(job: Job) -> Iterator[None]:
         del os.environ["AROUND"]
 
 
+@app.job(name="Emit", isolated=True, timeout=3)
+def emit(count: int, seconds: float) -> None:
+    for number in range(count):
+        app.emit(number)
+    time.sleep(seconds)
+
+
 @app.job(name="Who", isolated=True)
 def who(path: str) -> None:
     job = current_job()

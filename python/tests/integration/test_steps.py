@@ -1,25 +1,44 @@
-"""Steps of a job, which later executions do not repeat."""
+"""Steps of a job, which later executions do not repeat, and its output, which others read."""
 
 from __future__ import annotations
 
+import asyncio
 import random
-from collections.abc import Iterator
+import threading
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import cast
+from typing import Any, Literal, cast
 
 import pytest
 import redis
 
 from harness.servers import Server, wait_until
-from jobwire import App, InvalidArgument, Snooze
+from jobwire import (
+    App,
+    Cancelled,
+    InvalidArgument,
+    Job,
+    OutputGap,
+    OutputItem,
+    Snooze,
+    current_job,
+)
 from jobwire.application.config import FetchMode
 from jobwire.application.current import running as inside
-from jobwire.protocol import steps
+from jobwire.connection.sync import SyncRedis
+from jobwire.protocol import output, steps
 from jobwire.protocol.iteration import Cursor
 from jobwire.protocol.keys import Keys
+from jobwire.protocol.outcome import Outcome
 from jobwire.protocol.payload import decode
+from jobwire.protocol.reliable import script_finish
+from jobwire.protocol.wire import once
 from jobwire.testing import fake
+from tests.apps.isolated import app as isolated
+from tests.integration.clients import listening
 from tests.rows import over
+from tests.server_fixtures import ServerFactory
 from tests.workers import Workers, brisk, running
 
 QUICK = brisk()
@@ -34,6 +53,16 @@ ledger = redis.Redis.from_url("{url}")
 def many(number: int, count: int) -> None:
     for n in range(count):
         app.step(f"step-{{n}}", ledger.rpush, "app:ledger", f"{{number}}/{{n}}")
+"""
+
+FETCH = pytest.mark.parametrize("fetch", ["reliable", "basic"])
+EMITTER = """
+from jobwire import App
+app = App()
+@app.job(name="Many")
+def many(count: int) -> None:
+    for n in range(count):
+        app.emit(n)
 """
 
 
@@ -210,3 +239,308 @@ def test_outside_of_a_worker_a_step_is_a_call() -> None:
         work.enqueue()
         jobs.drain()
     assert calls == [1, 2, 1, 2]
+
+
+# -- output
+
+
+class Reader(threading.Thread):
+    """Reads an output to its end."""
+
+    def __init__(self, app: App, jid: str, **how: Any) -> None:
+        super().__init__(daemon=True)
+        self.items: list[OutputItem] = []
+        self._open: Callable[[], Iterator[OutputItem]] = lambda: app.output(jid, **how)
+        self.start()
+
+    def run(self) -> None:
+        for item in self._open():
+            self.items.append(item)
+
+    @property
+    def values(self) -> list[Any]:
+        return [item.value for item in self.items]
+
+    def all(self) -> list[Any]:
+        """Return the values of all items, after the end of the job."""
+        self.join(30)
+        assert not self.is_alive()
+        return self.values
+
+
+def talker(kind: str, go: threading.Event) -> App:
+    """Return an app with the job Work, which emits `a`, waits for `go` and emits `b` and `c`."""
+    app = App()
+
+    def work() -> None:
+        app.emit("a")
+        go.wait(60)
+        app.emit("b", {"c": [1, None]})
+
+    async def awork() -> None:
+        await app.aemit("a")
+        while not go.is_set():
+            await asyncio.sleep(0.01)
+        await app.aemit("b", {"c": [1, None]})
+
+    def iterable(cursor: Cursor) -> Iterator[object]:
+        yield 1
+        work()
+
+    if kind == "iterable":
+        app.iterable(name="Work")(iterable)
+    else:
+        app.job(name="Work")(work if kind == "sync" else awork)
+    return app
+
+
+@FETCH
+@pytest.mark.parametrize("kind", ["sync", "async", "iterable"])
+def test_a_reader_has_each_item_while_the_job_runs(
+    kind: str, fetch: FetchMode, server: Server
+) -> None:
+    """X-STEP-7, X-STEP-12, X-STEP-13: and learns that the job is over."""
+    go = threading.Event()
+    app = talker(kind, go)
+    with running(app, server, timings=QUICK, fetch=fetch):
+        jid = app.client.push("Work") or ""
+        reader = Reader(app, jid)
+        wait_until(lambda: reader.values == ["a"])
+        assert reader.is_alive()
+        go.set()
+        assert reader.all() == ["a", "b", {"c": [1, None]}]
+        assert [item.position.split("-")[1] for item in reader.items] == ["1", "2", "3"]
+        assert abs(reader.items[0].at - time.time()) < 60
+        after = reader.items[1].position
+        assert [item.value for item in app.output(jid, after=after)] == [{"c": [1, None]}]
+
+        async def read() -> list[Any]:
+            values = [item.value async for item in app.aoutput(jid, timeout=30)]
+            await app.aclose()
+            return values
+
+        assert asyncio.run(read()) == ["a", "b", {"c": [1, None]}]
+
+
+@FETCH
+@pytest.mark.parametrize("how", ["done", "dead", "discarded", "cancelled"])
+def test_a_retry_goes_on_and_every_end_ends(
+    how: str, fetch: FetchMode, server: Server, client: redis.Redis
+) -> None:
+    """X-STEP-10, X-STEP-11: the second execution has another name, the third emits nothing."""
+    app = App(retry=2)
+    rounds = iter(range(9))
+
+    @app.job(name="Work")
+    def work() -> None:
+        job, number = current_job(), next(rounds)
+        assert job is not None
+        if number < 2:
+            app.emit(number)
+            raise ValueError if number else Snooze(0.01)
+        if how == "cancelled":
+            raise Cancelled
+        if how != "done":
+            raise KeyError
+
+    @work.retry_in
+    def _(job: Job, error: BaseException, count: int) -> float | Literal["kill", "discard"]:
+        return 0.01 if isinstance(error, ValueError) else "kill" if how == "dead" else "discard"
+
+    with running(app, server, timings=QUICK, fetch=fetch, poll_interval=0.1):
+        jid = work.enqueue() or ""
+        reader = Reader(app, jid)
+        wait_until(lambda: client.zcard("retry") == 1)
+        client.zadd("retry", dict.fromkeys(waiting(client), 1))
+        assert reader.all() == [0, 1]
+    assert len({item.run for item in reader.items}) == 2
+    ends = [fields[b"end"] for _, fields in entries(client, jid) if b"end" in fields]
+    assert ends == [b"retry", how.encode()]
+
+
+def waiting(client: redis.Redis) -> list[bytes]:
+    return cast("list[bytes]", client.zrange("retry", 0, -1))
+
+
+def entries(client: redis.Redis, jid: str) -> list[tuple[bytes, dict[bytes, bytes]]]:
+    found: Any = client.xrange(f"jobwire:out:{jid}")
+    return list(found)
+
+
+def test_a_job_that_emits_nothing_has_no_command(server: Server, client: redis.Redis) -> None:
+    """X-STEP-10: its end takes none either, and its result ends the wait of a reader."""
+    app = App()
+    go = threading.Event()
+    app.job(name="Work", keep_result=60)(lambda: go.wait(60) and None)
+    with running(app, server, timings=QUICK), listening(server) as heard:
+        jid = app.client.push("Work") or ""
+        wait_until(lambda: client.llen("queue:default") == 0)
+        go.set()
+        wait_until(lambda: client.exists(f"jobwire:result:{jid}"))
+        assert not any(b"jobwire:out" in word for line in heard() for word in line.words)
+        assert Reader(app, jid).all() == []
+
+
+@pytest.mark.process
+def test_isolated_jobs_emit(server: Server, client: redis.Redis) -> None:
+    """X-STEP-7: from their own process; a time limit that kills it still tells the end."""
+    with running(isolated, server, timings=QUICK):
+        jid = isolated.client.push("Emit", [2, 0]) or ""
+        assert Reader(isolated, jid).all() == [0, 1]
+        jid = isolated.client.push("Emit", [1, 60], retry=False) or ""
+        assert Reader(isolated, jid).all() == [0]
+    assert entries(client, jid)[-1][1] == {b"end": b"discarded"}
+
+
+def test_a_job_that_is_cancelled_between_two_tries_ends(
+    server: Server, client: redis.Redis
+) -> None:
+    app = App(server.url)
+    text = b'{"class":"Work","jid":"j","queue":"default","args":[],"retry_count":0}'
+    with inside(decode(text, "default")):
+        app.emit("early")
+    client.zadd("retry", {text: 4e9})
+    reader = Reader(app, "j")
+    wait_until(lambda: reader.values == ["early"])
+    assert app.client.cancel("j").place == "queued"
+    assert reader.all() == ["early"]
+    app.close()
+
+
+def test_a_late_outcome_tells_no_end(server: Server, client: redis.Redis) -> None:
+    """X-STEP-11: another process has the job, and its readers wait for that one."""
+    keys, one = Keys(""), SyncRedis(server.url)
+    client.hset("jobwire:private:me", "1:default", "{}")
+    emitted = output.script_emit(keys, "j", "r", [b"1"], keep=60, now=1.0)
+    assert one.run(once(emitted)) == b"1000-1"
+    ends = [(field, Outcome(output=("j", "done"))) for field in ("2:default", "1:default")]
+    for field, told in zip(ends, ([b"2:default"], []), strict=True):
+        assert one.run(once(script_finish(keys, "me", [field], day="2026-11-30"))) == told
+        assert (len(entries(client, "j")) == 2) is (told == [])
+    assert entries(client, "j")[1] == (b"1000-2", {b"end": b"done"})
+    one.close()
+
+
+def test_a_reader_that_comes_back_50_times_gets_each_item_once(
+    server: Server, client: redis.Redis
+) -> None:
+    """X-STEP-12: at random moments, by a thread and by tasks, while the job emits."""
+    app = App()
+
+    @app.job(name="Many")
+    def many(count: int) -> None:
+        for number in range(count):
+            app.emit(number)
+
+    with running(app, server, timings=QUICK):
+        jid = app.client.push("Many", [3_000]) or ""
+        draw, got, after = random.Random(7), list[int](), ""
+        for _ in range(50):
+            most = draw.randrange(1, 80)
+            for item in app.output(jid, after=after, timeout=30):
+                got.append(item.value)
+                after = item.position
+                most -= 1
+                if not most:
+                    break
+        assert len(got) > 50
+        got += [item.value for item in app.output(jid, after=after, timeout=30)]
+        assert got == list(range(3_000))
+    assert 3_500 < int(client.ttl(f"jobwire:out:{jid}")) <= 3_600
+
+
+@pytest.mark.real_time
+def test_readers_outlive_a_kill(server: Server, workers: Workers, tmp_path: Path) -> None:
+    """X-STEP-7, X-STEP-13: `kill -9` in the middle; the reader goes on with the next execution."""
+    (tmp_path / "many.py").write_text(EMITTER)
+    app = App(server.url)
+    worker = workers.start("many:app", "--redis", server.url)
+    jid = app.client.push("Many", [3_000]) or ""
+    reader = Reader(app, jid)
+    wait_until(lambda: len(reader.items) > 200)
+    worker.kill()
+    workers.start("many:app", "--redis", server.url)
+    values = reader.all()
+    names = list(dict.fromkeys(item.run for item in reader.items))
+    assert len(names) == 2
+    first = [item.value for item in reader.items if item.run == names[0]]
+    assert first == list(range(len(first)))
+    assert values == first + list(range(3_000))
+    app.close()
+
+
+def test_a_reader_is_told_of_what_is_gone(server: Server, client: redis.Redis) -> None:
+    """X-STEP-9, X-STEP-15: by number, from the beginning and from a position."""
+    app = App(server.url)
+    with inside(decode(b'{"jid":"j"}', "default")):
+        app.emit(*range(output.MAX_ITEMS), keep=7)
+        [first, *_, last] = app.output("j", timeout=0)
+        app.emit(*range(output.MAX_ITEMS))
+        length = int(client.xlen("jobwire:out:j"))
+        assert output.MAX_ITEMS <= length < output.MAX_ITEMS * 1.1
+        lost = 2 * output.MAX_ITEMS - length
+        with pytest.raises(OutputGap, match=r"job j: [\d,]+ items .* go on with after=") as gap:
+            list(app.output("j", timeout=0))
+        assert gap.value.lost == lost
+        assert len(list(app.output("j", after=gap.value.position, timeout=0))) == length
+        with pytest.raises(OutputGap) as gap:
+            list(app.output("j", after=first.position, timeout=0))
+        assert gap.value.lost == lost - 1
+        client.delete("jobwire:out:j")
+        app.emit("again")
+        with pytest.raises(OutputGap, match="its items up to here have") as gap:
+            list(app.output("j", after=last.position, timeout=0))
+        [again] = app.output("j", after=gap.value.position, timeout=0)
+        assert (again.value, gap.value.lost) == ("again", None)
+    app.close()
+
+
+def test_a_reader_waits_no_longer_than_it_wants(server: Server) -> None:
+    app = App(server.url)
+    assert list(app.output("nobody", timeout=0.05)) == []
+    with pytest.raises(InvalidArgument, match="after: 'x' is not a position"):
+        list(app.output("j", after="x"))
+    app.close()
+
+
+@pytest.mark.parametrize(
+    ("item", "words"),
+    [
+        (object(), "an item cannot be written"),
+        ("x" * 16_383, "an item has 16,385 bytes of JSON; at most 16,384"),
+    ],
+)
+def test_an_item_is_json_and_small(item: object, words: str) -> None:
+    """X-STEP-8: also outside a job."""
+    with pytest.raises(InvalidArgument, match=words):
+        App().emit(item)
+    with pytest.raises(InvalidArgument, match="keep is 0; pass seconds from 1"):
+        App().emit(1, keep=0)
+
+
+def test_shards_are_searched(server_factory: ServerFactory) -> None:
+    urls = {name: server_factory().url for name in "ab"}
+    app = App(shards=urls)
+    keys, two = Keys(""), SyncRedis(urls["b"])
+    two.run(once(output.script_emit(keys, "j", "r", [b"1", b"2"], keep=60, now=1.0)))
+    reader = Reader(app, "j")
+    wait_until(lambda: reader.values == [1, 2])
+    two.run(once(output.script_tell(keys, "j", "done", now=2.0)))
+    assert reader.all() == [1, 2]
+    two.close()
+    app.close()
+
+
+def test_tests_see_output() -> None:
+    """Without Redis, also of iterable jobs."""
+    go = threading.Event()
+    go.set()
+    for kind in ("sync", "async", "iterable"):
+        app = talker(kind, go)
+        with fake(app) as jobs:
+            jid = app.client.push("Work") or ""
+            assert list(app.output(jid)) == []
+            jobs.drain()
+            items = list(app.output(jid))
+            assert [item.value for item in items] == ["a", "b", {"c": [1, None]}]
+            assert list(app.output(jid, after=items[1].position)) == items[2:]

@@ -19,6 +19,7 @@ TREE = {
     "UnknownJob": errors.JobwireError,
     "InvalidArgument": errors.JobwireError,
     "JobFailed": errors.JobwireError,
+    "OutputGap": errors.JobwireError,
     "ResultError": errors.JobwireError,
     "JobTimeout": errors.JobwireError,
     "JobCrashed": errors.JobwireError,

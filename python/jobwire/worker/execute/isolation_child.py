@@ -117,6 +117,7 @@ class Done(msgspec.Struct, tag=True):
     members: bytes = b""
     progress: JobProgress | None = None
     has_steps: bool = False
+    run: str = ""
 
 
 class Reported(msgspec.Struct, tag=True):
@@ -136,6 +137,7 @@ class Raised(msgspec.Struct, tag=True):
     put_off: tuple[float, int] | None = None  # seconds and limit of a `Snooze`
     cancelled: bool = False
     progress: JobProgress | None = None
+    run: str = ""
 
 
 ToChild = Boot | Task | Interrupt
@@ -329,12 +331,13 @@ class _JobRunner:
                     put_off=(error.seconds, error.limit) if isinstance(error, Snooze) else None,
                     cancelled=isinstance(error, Cancelled),
                     progress=job.progress,
+                    run=job.run,
                 )
         default = keep_seconds(definition.defaults.get("keep_result"))
         # Plain bytes, because the encoder does not take a subclass.
         wanted = keep_of(job, default) or NEXT in job.fields
         members = bytes(value_members(result)) if wanted else b""
-        return Done(members, job.progress, job.steps is not None)
+        return Done(members, job.progress, job.steps is not None, job.run)
 
     async def _await(self, app: App, function: Callable[..., Any], job: Job) -> Any:
         self._coroutine = asyncio.current_task()

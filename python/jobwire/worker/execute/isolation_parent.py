@@ -369,6 +369,7 @@ class _ChildProcess:
 
     def run(self, task: Task, run: _Run, timeout: float | None, job: Job) -> bytes:
         """Run a job in it, and return the members of its result; see `Isolation.run`."""
+        job.run = "unknown"  # until it answers, it may have emitted
         try:
             with suppress(OSError):  # it has died; `_answer` finds out
                 send(self._channel, task)
@@ -376,8 +377,9 @@ class _ChildProcess:
         except BaseException:  # the time limit, or an exception raised in this thread
             self.kill()
             raise
-        if answer is not None and answer.progress is not None:
-            job.progress = answer.progress
+        if answer is not None:
+            job.run = answer.run
+            job.progress = answer.progress or job.progress
         if run.kill_at is not None:
             if answer is None:
                 self.kill()

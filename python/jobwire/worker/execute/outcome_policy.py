@@ -38,13 +38,13 @@ from jobwire.protocol.batches import BATCH, is_cancelled, membership
 from jobwire.protocol.chains import NEXT, next_job, passed_on
 from jobwire.protocol.classes import hand_over
 from jobwire.protocol.dead_set import dead_place
-from jobwire.protocol.expiry import EXPIRES_AT, is_late, snoozed, snoozes
+from jobwire.protocol.expiry import EXPIRES_AT, SNOOZES, is_late, snoozed, snoozes
 from jobwire.protocol.foreign import UNKNOWN, park
 from jobwire.protocol.groups import gives
 from jobwire.protocol.iteration import Interrupted
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.metrics import ThreadMetrics
-from jobwire.protocol.outcome import DONE, NextJob, Outcome, after_decision, ending, put_off
+from jobwire.protocol.outcome import DONE, NextJob, Outcome, after_decision, ending, put_off, told
 from jobwire.protocol.payload import Job, LazyJob, decode, edit
 from jobwire.protocol.poison import poisoned
 from jobwire.protocol.progress import Status
@@ -88,6 +88,7 @@ PUT_OFF_S = 5.0  # on average, of a job that waits for another with its key
 
 # The ends of a job that its interruption can have.
 _ENDED = (Shutdown, asyncio.CancelledError, concurrent.futures.CancelledError)
+_RAN_BEFORE = ("retry_count", SNOOZES)
 _log = logging.getLogger("jobwire.worker")
 T = TypeVar("T")
 
@@ -165,7 +166,8 @@ class OutcomePolicy:
                 if after or result is not None or following is not None:
                     outcome = Outcome(result=result, after=after, next=following)
                 if execution.acknowledged:
-                    self.sink.ran(failed=False, rest=self._ended(outcome, job, execution))
+                    rest = self._ended(execution.held, outcome, job, execution)
+                    self.sink.ran(failed=False, rest=rest)
                 else:
                     stored = self._ending(execution.held, outcome, job, execution)
                     self.sink.record(execution.held, stored)
@@ -197,7 +199,7 @@ class OutcomePolicy:
         self, held: InFlightJob, outcome: Outcome, job: Job, execution: Execution | None = None
     ) -> Outcome:
         """Return the outcome of a job with the release of its lock and its slot."""
-        outcome = self._ended(outcome, job, execution)
+        outcome = self._ended(held, outcome, job, execution)
         return outcome if self.limits is None else self.limits.ending(held, outcome)
 
     def _following(self, execution: Execution) -> NextJob | None:
@@ -214,18 +216,28 @@ class OutcomePolicy:
         now = stamp(time.time(), self.generation())
         return next_job(execution.held.text, execution.job.value, now=now)
 
-    def _ended(self, outcome: Outcome, job: Job, execution: Execution | None = None) -> Outcome:
-        """Return the outcome of a job without a slot, told to those who look at the execution."""
+    def _ended(
+        self, held: InFlightJob, outcome: Outcome, job: Job, execution: Execution | None = None
+    ) -> Outcome:
+        """Return the outcome of a job without a slot, told to those who look at the execution.
+
+        Those who read its output learn it from the same step. [X-STEP-10]
+        """
         now = time.time()
         outcome = ending(self.keys, outcome, job, now, self.generation())
-        if execution is None or not (execution.waiter or execution.has_status) or job.jid is None:
+        read = _may_have_output(held, job, execution)
+        watched = execution is not None and (execution.waiter or execution.has_status)
+        if job.jid is None or not (read or watched):
             return outcome
         after = [*outcome.after]
-        if execution.waiter and outcome.place not in ("queue", "schedule"):
-            after += gitlab.end_wait(self.keys, execution.waiter, job.jid)
-        if execution.has_status and self.app.ruby_status is not None:
-            status, progress = _ruby_status(outcome), execution.job.progress
-            after += self.app.ruby_status.ends(self.keys, job.jid, status, progress, now)
+        if read and (how := told(outcome)) is not None:
+            outcome = msgspec.structs.replace(outcome, output=(job.jid, how))
+        if execution is not None:
+            if execution.waiter and outcome.place not in ("queue", "schedule"):
+                after += gitlab.end_wait(self.keys, execution.waiter, job.jid)
+            if execution.has_status and self.app.ruby_status is not None:
+                status, progress = _ruby_status(outcome), execution.job.progress
+                after += self.app.ruby_status.ends(self.keys, job.jid, status, progress, now)
         return msgspec.structs.replace(outcome, after=after)
 
     def cancelled(self, execution: Execution, counters: ThreadMetrics) -> None:
@@ -240,7 +252,7 @@ class OutcomePolicy:
         result = self._kept(job, keep, "cancelled", Members()) if keep else None
         outcome = Outcome(cancelled=job.jid or "", result=result)
         if execution.acknowledged:
-            self.sink.ran(failed=False, rest=self._ended(outcome, job, execution))
+            self.sink.ran(failed=False, rest=self._ended(held, outcome, job, execution))
         else:
             if job.jid in self.cancelled_ids.by_gitlab:
                 self.cancelled_ids.by_gitlab.discard(job.jid)
@@ -276,7 +288,7 @@ class OutcomePolicy:
             _log.warning("dropped: it came after its time, which %s says", EXPIRES_AT)
         keep = keep_of(job, default)
         result = self._kept(job, keep, "expired", Members()) if keep else None
-        self.sink.record(held, self._ended(Outcome(counted="expired", result=result), job))
+        self.sink.record(held, self._ended(held, Outcome(counted="expired", result=result), job))
         for handler in self.app.expired_handlers:
             _contained("expired handler", partial(handler, job))
         return True
@@ -302,7 +314,7 @@ class OutcomePolicy:
             return False  # its cookie ends by itself
         with running(job):
             _log.warning("moved to the dead set: GitLab has cancelled it")
-        self.sink.record(held, self._ended(Outcome("dead", held.text, counted=""), job))
+        self.sink.record(held, self._ended(held, Outcome("dead", held.text, counted=""), job))
         return True
 
     def must_wait(self, held: InFlightJob, job: Job) -> bool:
@@ -318,7 +330,7 @@ class OutcomePolicy:
         if why == _CONFLICT and rejects(job):  # [X-ADDON-18]
             with running(job):
                 _log.warning("moved to the dead set: %s, and on_conflict is reject", why)
-            self.sink.record(held, self._ended(Outcome("dead", held.text, counted=""), job))
+            self.sink.record(held, self._ended(held, Outcome("dead", held.text, counted=""), job))
             return True
         at = time.time() + (0.5 + random.random()) * PUT_OFF_S
         with running(job):
@@ -370,7 +382,7 @@ class OutcomePolicy:
             return False
         with running(job):
             _log.debug("waits: %s", why)
-        self.sink.record(held, self._ended(outcome, job))
+        self.sink.record(held, self._ended(held, outcome, job))
         self.sink.flush_soon()  # its place in line must not wait for a fetch
         return True
 
@@ -396,7 +408,7 @@ class OutcomePolicy:
             _log.info("dropped: batch %s was cancelled", member.batch)
         keep = keep_of(job, default)
         result = self._kept(job, keep, "cancelled", Members()) if keep else None
-        self.sink.record(held, self._ended(Outcome(counted="", result=result), job))
+        self.sink.record(held, self._ended(held, Outcome(counted="", result=result), job))
         return True
 
     def leaves(self, held: InFlightJob, job: Job, reason: str, to: str) -> bool:
@@ -473,7 +485,7 @@ class OutcomePolicy:
         if execution.acknowledged:
             result = self._failed(job, keep, "discarded", error)
             rest = Outcome(counted="failed", result=result)
-            self.sink.ran(failed=True, rest=self._ended(rest, job, execution))
+            self.sink.ran(failed=True, rest=self._ended(held, rest, job, execution))
             self._tell_of_death(job, error)
         elif isinstance(outcome, Retry):
             result = self._failed(job, keep, "retry", error)
@@ -578,6 +590,13 @@ class OutcomePolicy:
     def _tell_of_death(self, dead: Job, error: BaseException) -> None:
         for handler in self.app.death_handlers:
             _contained("death handler", partial(handler, dead, error))
+
+
+def _may_have_output(held: InFlightJob, job: Job, execution: Execution | None) -> bool:
+    """True if this execution has emitted, or if there may have been one before. [X-STEP-10]"""
+    if execution is not None and (execution.job.run or not execution.cancellable):
+        return True  # an iterable job has given way before without a trace in its payload
+    return held.returned > 0 or any(job.get(field) is not None for field in _RAN_BEFORE)
 
 
 def _ruby_status(outcome: Outcome) -> Status:

@@ -8,6 +8,7 @@ import random
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
 from jobwire.connection.sync import SyncRedis
 from jobwire.errors import RedisTrouble, Shutdown
@@ -16,6 +17,7 @@ from jobwire.protocol.batches import script_ended
 from jobwire.protocol.dead_set import DeadSetLimits, kill
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.outcome import DONE, Outcome
+from jobwire.protocol.output import script_tell
 from jobwire.protocol.reliable import InFlightJob, set_result
 from jobwire.protocol.stats import count
 from jobwire.protocol.times import utc_day
@@ -141,12 +143,22 @@ class ImmediateSink(OutcomeSink):
             commands.append(command("SADD", self._keys.queues, queue))
             commands.append(command("LPUSH", self._keys.queue(queue), text))
         commands += outcome.after
-        if not commands:
-            return
-        step: Step = commands[0] if len(commands) == 1 else Batch(commands, atomic=True)
-        send_until_stored(
-            self._redis, step, "outcome of a job not stored yet", given_up=self._given_up
-        )
+        if commands:
+            step: Step = commands[0] if len(commands) == 1 else Batch(commands, atomic=True)
+            send_until_stored(
+                self._redis, step, "outcome of a job not stored yet", given_up=self._given_up
+            )
+        if outcome.output is not None:
+            self._tell(*outcome.output)
+
+    def _tell(self, jid: str, how: str) -> None:
+        """Tell the readers of an output the end, if there is one. [X-STEP-10]
+
+        Not in the step of the outcome: a user without the rule for scripts would store none.
+        """
+        with suppress(RedisTrouble):
+            if self._redis.run(once(command("TYPE", self._keys.output(jid)))) == b"stream":
+                self._redis.run(once(script_tell(self._keys, jid, how, now=time.time())))
 
 
 def send_until_stored(

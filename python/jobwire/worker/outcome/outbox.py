@@ -23,6 +23,7 @@ from jobwire.protocol.batches import script_ended
 from jobwire.protocol.dead_set import DeadSetLimits
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.outcome import Outcome
+from jobwire.protocol.output import script_tell
 from jobwire.protocol.reliable import InFlightJob, script_done, script_finish, set_result
 from jobwire.protocol.times import utc_day
 from jobwire.protocol.unique import script_unlock
@@ -303,6 +304,8 @@ class Outbox:
                 return command("LPUSH", keys.queue(first.next.queue), first.next.text)
             if first.ended is not None:
                 return script_ended(keys, first.ended)
+            if first.output is not None:
+                return script_tell(keys, *first.output, now=time.time())
         if not first.place and first.words == 3 and first.counted in ("executed", "failed"):
             fields = [entry.held.field for entry in group]
             failed = first.counted == "failed"

@@ -70,6 +70,8 @@ class OutcomeWriter:
             self._outbox.add(Entry(_NONE, Outcome(result=rest.result)))
         if rest.unlocks is not None or rest.after:
             self._outbox.add(Entry(_NONE, Outcome(unlocks=rest.unlocks, after=rest.after)))
+        if rest.output is not None:
+            self._outbox.add(Entry(_NONE, Outcome(output=rest.output)))
         if rest.next is not None:
             self._outbox.add(Entry(_NONE, Outcome(next=rest.next)))
         if rest.ended is not None:
