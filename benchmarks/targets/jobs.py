@@ -6,7 +6,7 @@ import asyncio
 import os
 import time
 
-from jobwire import App
+from jobwire import App, Limit, Unique
 
 app = App()
 _marks = -1
@@ -44,3 +44,27 @@ async def async_waiting(number: int) -> None:
 @app.job(name="Lone")
 def lone(sent: float) -> None:
     mark(time.time() - sent)
+
+
+def work(what: str, ident: str, seconds: float) -> None:
+    """Be a job of `benchmarks/toolbox.py`; `peers/marks.py` has the format of the lines."""
+    life = os.environ["BENCH_LIFE"]
+    if seconds:
+        mark(f"s {what} {ident} {life} {time.time()}")
+        time.sleep(seconds)
+    mark(f"e {what} {ident} {life} {time.time()}")
+
+
+@app.job
+def member(what: str, ident: str, seconds: float) -> None:
+    work(what, ident, seconds)
+
+
+@app.job(limit=Limit("five", at_once=5))
+def limited(what: str, ident: str, seconds: float) -> None:
+    work(what, ident, seconds)
+
+
+@app.job(unique=Unique(3600, by=["key"], duplicate="drop"))
+def single(key: int, run: str, seconds: float) -> None:
+    work("unique", f"{run}.{key}", seconds)

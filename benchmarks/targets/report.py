@@ -10,11 +10,11 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from html import escape
 from pathlib import Path
 from typing import Any
 
 from benchmarks.targets.judge import JOBWIRE, LABELS, SIDEKIQ, YJIT, TargetVerdict, judge
-from benchmarks.targets.plot import bars
 from benchmarks.targets.rows import TARGETS, Sample, Target
 from benchmarks.targets.stage import SampleServer
 
@@ -32,6 +32,7 @@ PLOTS = (
     ("scheduled", "due scheduled jobs promoted and run a second"),
     ("one", "jobs enqueued one by one a second"),
 )
+WIDTH, LABEL, VALUE, ROW, TITLE = 720, 170, 90, 30, 40  # pixels
 HEAD = """\
 # Targets and measured figures
 
@@ -269,3 +270,29 @@ def _json(whole: Mapping[str, Any]) -> str:
     )
     rows = ",\n    ".join(json.dumps(row) for row in whole["rows"])
     return f'{{\n  "surroundings": {{\n    {around}\n  }},\n  "rows": [\n    {rows}\n  ]\n}}\n'
+
+
+def bars(title: str, samples: Mapping[str, Sequence[float]]) -> str:
+    """Return a picture as SVG: a bar to the median for each name, a line from least to most."""
+    room = WIDTH - LABEL - VALUE
+    scale = room / max(max(values) for values in samples.values())
+    height = TITLE + ROW * len(samples) + 10
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" '
+        'font-family="sans-serif" font-size="13">',
+        f'<rect width="{WIDTH}" height="{height}" fill="white"/>',
+        f'<text x="10" y="24" font-size="15" font-weight="bold">{escape(title)}</text>',
+    ]
+    for index, (name, values) in enumerate(samples.items()):
+        top = TITLE + ROW * index
+        middle = statistics.median(values)
+        least, most = (LABEL + scale * end for end in (min(values), max(values)))
+        color = "#2266aa" if index == 0 else "#999999"
+        parts.append(
+            f'<text x="{LABEL - 8}" y="{top + 17}" text-anchor="end">{escape(name)}</text>'
+            f'<rect x="{LABEL}" y="{top + 4}" width="{scale * middle:.1f}" height="18" '
+            f'fill="{color}"/>'
+            f'<path d="M{least:.1f} {top + 13}H{most:.1f}" stroke="black" stroke-width="1.5"/>'
+            f'<text x="{max(most, LABEL) + 6:.1f}" y="{top + 17}">{middle:,.0f}</text>'
+        )
+    return "\n".join([*parts, "</svg>", ""])

@@ -244,7 +244,7 @@ class Jobwire(WireTeam):
         variables = {"JOBWIRE_REDIS_URL": stage.url}
         if marks is not None:
             variables["BENCH_MARKS"] = str(marks.path)
-        path = f"{self.checkout / 'python'}:{self.checkout / 'conformance'}"
+        path = f"{self.checkout / 'python'}:{self.checkout / 'conformance'}:{HERE.parents[1]}"
         return clean_environment(**variables, PYTHONPATH=path)
 
     @contextmanager

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.targets.stage import PATIENCE, Marks, SampleServer, cpu, pinned
-from benchmarks.targets.teams import Drained, Team
+from benchmarks.targets.teams import Drained
 
 __all__ = ["PEERS", "Peer", "peers"]
 
@@ -310,15 +310,23 @@ def _all(directory: Path) -> list[Peer]:
             0.2,
             directory / "bee-queue",
         ),
+        NodePeer(
+            "bullmq",
+            ["bullmq@6.7.0", "ioredis@6.0.0"],
+            ["node", str(HERE / "bullmq.js"), "work"],
+            frozenset(),  # only in the toolbox
+            1.0,
+            directory / "bullmq",
+        ),
     ]
 
 
-PEERS = tuple(peer.package for peer in _all(Path()))
+PEERS = tuple(peer.package for peer in _all(Path()) if peer.kinds)
 
 
-def peers(directory: Path, names: Sequence[str] = PEERS) -> list[Team]:
+def peers(directory: Path, names: Sequence[str] = PEERS) -> list[Peer]:
     """Install the peers below `directory` and return them; report those that cannot be used."""
-    installed: list[Team] = []
+    installed: list[Peer] = []
     for peer in _all(directory):
         if peer.package not in names:
             continue

@@ -38,12 +38,21 @@ async def Lone(ctx: Any, sent: float) -> None:
     marks.lone(sent)
 
 
+async def work(ctx: Any, what: str, ident: str, seconds: float) -> None:
+    if seconds:
+        marks.note("s", what, ident)
+        await asyncio.sleep(seconds)
+    marks.note("e", what, ident)
+
+
 class WorkerSettings:
-    functions = (Nothing, Failing, AsyncWaiting, Lone)
+    functions = (Nothing, Failing, AsyncWaiting, Lone, work)
     redis_settings = settings
     max_jobs = int(os.environ.get("BENCH_CONCURRENCY", "10"))
     max_tries = 25
     keep_result = 0
+    # Jobs of a dead worker are found 10 s after this: soon, for the toolbox.
+    job_timeout = 5 if "BENCH_LIFE" in os.environ else 300
 
 
 async def push(kind: str, value: float, delay: float) -> None:
@@ -51,3 +60,17 @@ async def push(kind: str, value: float, delay: float) -> None:
     if _pool is None:
         _pool = await create_pool(settings)
     await _pool.enqueue_job(kind, value, _defer_by=timedelta(seconds=delay) if delay else None)
+
+
+async def push_unique(run: str, count: int, size: int, seconds: float) -> None:
+    pool = await create_pool(settings)
+    keys = iter([key for _ in range(size) for key in range(count)])
+
+    async def caller() -> None:
+        for key in keys:
+            await pool.enqueue_job("work", "unique", f"{run}.{key}", seconds, _job_id=f"key-{key}")
+
+    await asyncio.gather(*(caller() for _ in range(100)))
+
+
+TOOLBOX = {"unique": push_unique}

@@ -1,6 +1,7 @@
 """`push.py PEER KIND JOBS [DELAY] [bulk]`: enqueue so many jobs; print the seconds that it took.
 
 With `serve` for JOBS, one job of that kind for each line on standard input, its argument.
+With a feature of `benchmarks/toolbox.py` for KIND, JOBS is JSON: the arguments of its function.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 import inspect
+import json
 import sys
 import time
 from typing import Any
@@ -52,6 +54,13 @@ async def serve_many(peer: Any, kind: str) -> None:
 
 def main(name: str, kind: str, jobs: str, delay: str = "0", how: str = "") -> None:
     peer = importlib.import_module(f"{name}_jobs")
+    if kind in getattr(peer, "TOOLBOX", ()):
+        started = time.time()
+        pushing = peer.TOOLBOX[kind](**json.loads(jobs))
+        if pushing is not None:
+            asyncio.run(pushing)
+        sys.stdout.write(f"{started} {time.time()}\n")
+        return
     is_async = inspect.iscoroutinefunction(peer.push)
     if jobs == "serve":
         if is_async:
