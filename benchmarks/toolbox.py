@@ -239,28 +239,36 @@ class System:
             self.start()
         time.sleep(wait)  # whole, also if all ran: second copies and locks have their time
         self.settle(expected, 0)
+        last = max(self.killed.values())
         ledger, found = self.ledger, dict[str, dict[str, int]]()
         for feature in features:
             ids = expected[feature]
             found[feature] = {
                 "broken off by a kill": len(ledger.broken_off(feature, self.killed)),
-                "lost": ledger.missing(feature, ids),
+                "never ran": ledger.missing(feature, ids),
                 "ran to the end twice": ledger.twice(feature, ids),
                 "s from the last kill to the last job": round(
-                    max(ledger.ends.get((feature, one), [0.0])[0] for one in ids)
-                    - max(self.killed.values())
+                    max(
+                        (
+                            ledger.ends[feature, one][0]
+                            for one in ids
+                            if (feature, one) in ledger.ends
+                        ),
+                        default=last,
+                    )
+                    - last
                 ),
             }
         if "batch" in features:
             calls = expected["callback"]
-            found["batch"]["callbacks lost"] = ledger.missing("callback", calls)
-            found["batch"]["callbacks twice"] = ledger.twice("callback", calls)
+            found["batch"]["callbacks that never ran"] = ledger.missing("callback", calls)
+            found["batch"]["callbacks that ran twice"] = ledger.twice("callback", calls)
             early = 0
             for call in calls:
                 members = [one for one in expected["batch"] if one.startswith(f"{call}.")]
                 ends = [ledger.ends.get(("batch", one), [float("inf")])[0] for one in members]
                 early += min(ledger.ends.get(("callback", call), [float("inf")])) < max(ends)
-            found["batch"]["callbacks early"] = early
+            found["batch"]["callbacks that ran too early"] = early
         if "limit" in features:
             found["limit"]["at the same instant"] = ledger.most("limit", self.killed)
         if "unique" in features:
@@ -312,7 +320,7 @@ def systems(names: Sequence[str]) -> list[System]:
                 "jobwire",
                 f"jobwire {jobwire.__version__}",
                 [*worker, "-c", "{slots}", "--log-level", "error"],
-                [sys.executable, str(TARGETS / "enqueue.py")],
+                [sys.executable, str(TARGETS / "jobs.py")],
                 clean_environment(PYTHONPATH=":".join(map(str, paths))),
             )
         )

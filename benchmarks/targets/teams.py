@@ -295,7 +295,7 @@ class Jobwire(WireTeam):
             stage.reaper.release(worker.pid)
 
     def command(self, how: str, jobs: int) -> tuple[Sequence[str], dict[str, str]]:
-        return [sys.executable, str(HERE / "enqueue.py"), how, str(jobs)], {}
+        return [sys.executable, str(HERE / "jobs.py"), how, str(jobs)], {}
 
     def run(self, stage: SampleServer, command: Sequence[str], env: dict[str, str]) -> str:
         done = subprocess.run(
