@@ -22,6 +22,7 @@ __all__ = [
     "MAX_ITEM_BYTES",
     "OutputItem",
     "Tail",
+    "before",
     "encoded",
     "keep_seconds",
     "script_emit",
@@ -179,6 +180,12 @@ class Tail:
             self._looked = True
             self.over = fields.get(b"end", b"retry") != b"retry"
         return items
+
+
+def before(entry: Any) -> str:
+    """Return the position right before an entry, for a reader that begins there on purpose."""
+    at, number = _numbers(entry[0])
+    return f"{at}-{max(number - 1, 0)}"
 
 
 def _numbers(name: bytes) -> tuple[int, int]:

@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import redirect_stderr, redirect_stdout
+from contextlib import closing, redirect_stderr, redirect_stdout
 from io import StringIO
 from typing import Any
 from unittest.mock import patch
@@ -21,10 +21,13 @@ import pytest
 from harness.servers import Server, wait_until
 from jobwire import App
 from jobwire.cli import main, output
+from jobwire.connection.sync import SyncRedis
 from jobwire.ops import Operations
 from jobwire.protocol import metrics
+from jobwire.protocol import output as emitted
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.limits import LimitOfJob
+from jobwire.protocol.wire import once
 from tests.rows import over
 from tests.workers import environment, jobwire
 
@@ -541,3 +544,21 @@ def test_watching(server: Server, client: Any) -> None:
     screen.until("brandnew")
     screen.process.send_signal(signal.SIGINT)
     assert screen.end() == 0
+
+
+def test_the_output_of_a_job_is_printed_and_followed(server: Server) -> None:
+    """X-STEP-12, X-STEP-15: text as it is, other items as JSON; a gap goes to stderr."""
+    with closing(SyncRedis(server.url)) as one:
+        items = [b'"a\\u001b[1m"', b'{"n":2}', b"3"]
+        one.run(once(emitted.script_emit(Keys(""), "j", "r", items, keep=60, now=1.0)))
+        assert run(server, "output", "j").stdout.splitlines()[1:] == ['{"n": 2}', "3"]
+        assert "\x1b" not in run(server, "output", "j").stdout
+        last = records(server, "output", "j", "--after", "1000-2")
+        assert last == [{"position": "1000-3", "value": 3, "run": "r"}]
+        one.run(once(emitted.script_tell(Keys(""), "j", "dead", now=1.0)))
+    assert run(server, "output", "j", "--follow").stdout.splitlines()[1:] == ['{"n": 2}', "3"]
+    server.client().xtrim("jobwire:out:j", maxlen=2, approximate=False)
+    gap = run(server, "output", "j")
+    assert (gap.stdout, gap.returncode) == ("3\n", 0)
+    assert "2 items have been removed before they were read" in gap.stderr
+    assert run(server, "output", "none", status=1).stdout == ""

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from jobwire.application.client import Client
 from jobwire.cli import output
 from jobwire.cli.exits import EXIT_OK
 from jobwire.cli.inspect import details, executions, views
@@ -27,10 +28,13 @@ from jobwire.cli.inspect.options import (
     view,
     view_options,
 )
-from jobwire.cli.options import find_places
+from jobwire.cli.options import find_places, find_redis
 from jobwire.cli.table import Table
+from jobwire.errors import OutputGap
 from jobwire.inspect import Entry, Inspector, SetName
 from jobwire.inspect.formats import to_json
+from jobwire.protocol.output import Tail
+from jobwire.text import visible
 
 __all__ = ["COMMANDS"]
 
@@ -181,6 +185,35 @@ def result(jid: str, as_json: bool, url: str | None, namespace: str | None) -> i
     return EXIT_OK
 
 
+@click.command("output")
+@click.argument("jid")
+@click.option("-f", "--follow", is_flag=True, help="Go on until the job is over, or Ctrl-C.")
+@click.option("--after", metavar="POSITION", default="", help="Begin behind this position.")
+@json_option
+@change_options
+def show_output(
+    jid: str, follow: bool, after: str, as_json: bool, url: str | None, namespace: str | None
+) -> int:
+    """Show what a job has emitted, and with --follow what it emits while it runs."""
+    redis, _, prefix, _ = find_redis(url, namespace)
+    seen = False
+    with Client(redis, namespace=prefix) as client:
+        tail = Tail(jid, after)
+        while True:
+            try:
+                items = client.read_output(tail, None if follow else 0.0)
+            except OutputGap as gap:
+                click.echo(f"jobwire: {gap}", err=True)  # the next read goes on behind it
+                continue
+            if not items:
+                break
+            seen = True
+            for item in items:
+                plain = item.value if isinstance(item.value, str) else to_json(item.value)
+                click.echo(to_json(item) if as_json else visible(plain))
+    return EXIT_OK if seen or follow or after else not_found([jid], "a job with output")
+
+
 @click.command()
 @view_options
 def processes(**how: Any) -> int:
@@ -322,6 +355,7 @@ COMMANDS = [
     parked,
     job,
     result,
+    show_output,
     processes,
     classes,
     unique,

@@ -52,6 +52,7 @@ from jobwire.inspect.progress import reported
 from jobwire.inspect.sync import Inspector
 from jobwire.protocol.groups import Member, read_members
 from jobwire.protocol.iteration import Cancellation
+from jobwire.protocol.output import OutputItem
 from jobwire.protocol.periodic_entry import DEFAULT_NAMESPACE
 from jobwire.protocol.progress import JobProgress
 from jobwire.protocol.times import When
@@ -221,6 +222,10 @@ class Operations:
     def result(self, jid: str) -> StoredResult | None:
         """Return the stored result of a job; None if it keeps none, has not ended or it expired."""
         return self._run(results.read(self._keys, jid))
+
+    def output(self, jid: str) -> list[OutputItem]:
+        """Return the last items that a job has emitted, in order."""
+        return self._run(results.read_output(self._keys, jid))
 
     def progress(self, jid: str) -> JobProgress | None:
         """Return what a job has reported last about its progress; None if there is nothing."""

@@ -23,21 +23,32 @@ from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import Message, Receive, Scope, Send
 
+from jobwire.application.aio import AsyncClient
+from jobwire.application.clients import Clients
 from jobwire.console.ops.operations import Operations
 from jobwire.console.ops.roles import ROLES
 from jobwire.console.web.access import CHALLENGE, Authorize, Passwords, Visitor
 from jobwire.console.web.attempts import MAX_DELAY_S
 from jobwire.console.web.context import Absent, Page, Redirect, RequestContext
 from jobwire.console.web.guard import Guard, with_headers
-from jobwire.console.web.live import Streams, UpdateResponse, stream
+from jobwire.console.web.live import Streams, UpdateResponse, output_events, stream
 from jobwire.console.web.pages import overview, stats
 from jobwire.console.web.redaction import Redact
 from jobwire.console.web.rendering import Pages, asset
 from jobwire.console.web.routes import ACTIONS, MENU, PAGES, Action, MenuItem, Show
 from jobwire.console.web.site import Site
-from jobwire.errors import ConfigError, JobwireError, NotPermitted, PayloadError, RedisTrouble
+from jobwire.errors import (
+    ConfigError,
+    InvalidArgument,
+    JobwireError,
+    NotPermitted,
+    OutputGap,
+    PayloadError,
+    RedisTrouble,
+)
 from jobwire.inspect.fleet import Fleet
 from jobwire.inspect.shards import AskAll
+from jobwire.protocol.output import Tail
 from jobwire.text import visible
 
 __all__ = ["WebApp"]
@@ -119,9 +130,19 @@ class WebApp:
             refresh=refresh,
             clock=clock,
         )
+        clients = partial(
+            Clients,
+            namespace=namespace,
+            generation="auto",
+            strict_args="raise",
+            middleware=(),
+            wait_replicas=0,
+        )
         self._sites = {
             name: site(
-                Operations(url, namespace=namespace, timeout=timeout, clock=clock), name=name
+                Operations(url, namespace=namespace, timeout=timeout, clock=clock),
+                clients=clients(url),
+                name=name,
             )
             for name, url in urls.items()
         }
@@ -130,7 +151,8 @@ class WebApp:
         routes: list[BaseRoute]
         if several:
             # Its pages only show the numbers of the others, so they use no operations.
-            self._all = site(self._sites[next(iter(several))].operations)
+            first = self._sites[next(iter(several))]
+            self._all = site(first.operations, clients=first.clients)
             routes = [Mount(f"/{name}", routes=self._routes(self._sites[name])) for name in several]
             routes += [
                 _Route(path, self._show(self._all, partial(show, read=self._read)), methods=["GET"])
@@ -191,11 +213,35 @@ class WebApp:
         return [
             Mount("/static", _Static(packages=[("jobwire.console.web", "static")])),
             *(_Route(page.path, self._show(site, page.show), methods=["GET"]) for page in PAGES),
+            _Route("/output/{jid:path}", self._output(site), methods=["GET"]),
             *(
                 Route(f"/acts/{act.name}", self._act(site, act), methods=["POST"])
                 for act in ACTIONS
             ),
         ]
+
+    def _output(self, site: Site) -> Callable[[Request], Any]:
+        async def endpoint(request: Request) -> Response:
+            context = await self._context(site, request)
+            if context is None:
+                return self._refused(request)
+            if "wsgi_environ" in request.scope:
+                return Response(status_code=204)  # by which a browser asks no more
+            last = request.headers.get("last-event-id") or context.asked("after")
+            try:
+                tail = Tail(context.name(), last)
+                client = site.clients.aclient
+                if last and await _is_over(client, tail):
+                    return Response(status_code=204)
+            except InvalidArgument as error:
+                return Response(f"{error}\n", 400, media_type="text/plain")
+            except RedisTrouble as error:
+                return Response(f"{visible(str(error))}\n", 503, media_type="text/plain")
+            if not self._streams.take():
+                return Response("too many open pages\n", 503, {"Retry-After": "30"}, "text/plain")
+            return UpdateResponse(output_events(client, tail, context.seen_item), self._streams)
+
+        return endpoint
 
     def _show(self, site: Site, show: Show) -> Callable[[Request], Any]:
         async def endpoint(request: Request) -> Response:
@@ -370,6 +416,15 @@ class _Route(Route):
     def __init__(self, path: str, endpoint: Callable[[Request], Any], **more: Any) -> None:
         super().__init__(path, endpoint, **more)
         self.path_regex = re.compile(self.path_regex.pattern, re.DOTALL)
+
+
+async def _is_over(client: AsyncClient, tail: Tail) -> bool:
+    """True if a reader that has the last entry of an output comes back for more."""
+    probe = Tail(tail.jid, tail.position)
+    try:
+        return not await client.read_output(probe, 0.0) and probe.over
+    except OutputGap:
+        return False
 
 
 async def _in_thread(site: Site, function: Callable[[], T], *, updates: bool = False) -> T:

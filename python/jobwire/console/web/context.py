@@ -15,7 +15,7 @@ from jobwire.console.ops.roles import Action
 from jobwire.console.web.access import Visitor
 from jobwire.console.web.jobs import JobView, job_view
 from jobwire.console.web.labels import journal_target
-from jobwire.console.web.redaction import HIDDEN
+from jobwire.console.web.redaction import HIDDEN, hide_arguments
 from jobwire.errors import ConfigError
 from jobwire.inspect.entry import Entry, SetName
 from jobwire.protocol.progress import JobProgress
@@ -211,6 +211,15 @@ class RequestContext:
         """Return those of the fields of a payload, or of values that belong to a job, to show."""
         redact = self.site.redact
         return fields if redact is None else redact(self.visitor, fields)
+
+    def seen_item(self, value: Any) -> Any:
+        """Return an item of an output as the visitor may see it.
+
+        The class of its job is not known, so only a redaction that does not look at it decides.
+        """
+        if self.site.redact not in (None, hide_arguments):
+            return HIDDEN
+        return self.visible_fields({"output": value}).get("output", HIDDEN)
 
     def progress(
         self, progress: JobProgress | None, fields: Mapping[str, Any]

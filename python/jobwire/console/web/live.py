@@ -1,17 +1,23 @@
-"""Updates of an open page, by server-sent events."""
+"""Updates of an open page and outputs of jobs, by server-sent events."""
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
 import json
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
 
 import anyio
 from starlette.responses import StreamingResponse
 from starlette.types import Message, Receive, Scope, Send
 
-__all__ = ["MAX_STREAMS", "Streams", "UpdateResponse", "stream"]
+from jobwire.application.aio import AsyncClient
+from jobwire.errors import OutputGap, RedisTrouble
+from jobwire.protocol.output import OutputItem, Tail
+
+__all__ = ["MAX_STREAMS", "Streams", "UpdateResponse", "output_events", "stream"]
 
 MAX_STREAMS = 200  # open pages that are updated, at a time
 LIFE_S = 300.0  # then the browser connects again, so a visitor that lost access sees no more
@@ -121,3 +127,39 @@ async def stream(
             silent = 0.0
         silent += refresh
         await asyncio.sleep(refresh)
+
+
+async def output_events(
+    client: AsyncClient, tail: Tail, show: Callable[[Any], Any]
+) -> AsyncIterator[str]:
+    """Yield an event for each item of an output, with its position as the id of the event.
+
+    So a browser that connects again names the last one that it has. An event `gap` has the number
+    of lost items, and `end` is the last one. No poll: the server of Redis tells of new items.
+
+    Args:
+        client: Reads the output.
+        tail: The reader.
+        show: Returns the value of an item as the visitor may see it.
+    """
+
+    def event(item: OutputItem) -> str:
+        return f"id: {item.position}\ndata: {json.dumps(show(item.value))}\n\n"
+
+    yield "retry: 1000\n\n"
+    end = time.monotonic() + LIFE_S
+    while time.monotonic() < end:
+        try:
+            items = await client.read_output(tail, PING_S)
+        except OutputGap as gap:
+            yield f"event: gap\nid: {gap.position}\ndata: {json.dumps(gap.lost)}\n\n"
+            continue
+        except RedisTrouble:
+            return  # the browser connects again
+        if items:
+            yield "".join(map(event, items))
+        elif tail.over:
+            yield f"event: end\nid: {tail.position}\ndata: null\n\n"
+            return
+        else:
+            yield ": ping\n\n"

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar, cast
 
+from jobwire.application.clients import Clients
 from jobwire.console.ops.changes import Changes
 from jobwire.console.ops.operations import Operations
 from jobwire.console.web.guard import Guard
@@ -70,6 +71,7 @@ class Site:
 
     Args:
         operations: The command layer, in the name of no person.
+        clients: The clients that read the outputs of jobs.
         name: Name of this Redis among several, or "".
         redis_names: Names of all Redis of the application, if there are several.
         redact: Hides parts of jobs.
@@ -83,6 +85,7 @@ class Site:
         self,
         operations: Operations,
         *,
+        clients: Clients,
         name: str = "",
         redis_names: Sequence[str] = (),
         redact: Redact | None = None,
@@ -99,6 +102,7 @@ class Site:
         self.pages = pages
         self.refresh = refresh
         self.clock = clock
+        self.clients = clients
         self.changes = Changes(self.changed)
         self.sizes = Sizes()
         self._changed_at = -float("inf")  # values read before are not shown any more

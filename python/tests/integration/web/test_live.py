@@ -6,19 +6,26 @@ import asyncio
 import logging
 import socket
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import closing, contextmanager
-from typing import Any
+from functools import partial
+from itertools import islice
+from typing import Any, cast
 from urllib.parse import urlsplit
 
+import httpx
 import pytest
 
 from harness.servers import Server, wait_until
+from jobwire.connection.sync import SyncRedis
 from jobwire.console.ops.changes import Change, batches
 from jobwire.console.web.live import Streams, UpdateResponse
 from jobwire.console.web.routes import Address
 from jobwire.ops import Selection
-from jobwire.web import Visitor, WebApp
+from jobwire.protocol import output
+from jobwire.protocol.keys import Keys
+from jobwire.protocol.wire import once
+from jobwire.web import Visitor, WebApp, hide_arguments
 from tests.integration.inspector.entries import payload
 from tests.integration.web.served import Events, served
 
@@ -66,6 +73,73 @@ def test_a_page_without_a_live_part_updates_its_menu(server: Server) -> None:
 def test_an_absent_page_says_so(server: Server) -> None:
     with open_app(server) as (url, _), closing(Events(f"{url}/changes/x")) as page:
         assert "no change 'x' is known" in page.next()["trouble"]
+
+
+def emit(server: Server, *items: bytes, end: str = "") -> None:
+    with closing(SyncRedis(server.url)) as one:
+        if items:
+            one.run(once(output.script_emit(Keys(""), "j", "r", items, keep=60, now=1.0)))
+        if end:
+            one.run(once(output.script_tell(Keys(""), "j", end, now=1.0)))
+
+
+def event_lines(events: Events, count: int) -> list[str]:
+    """Return the next lines that are not empty."""
+    return list(islice((line for line in events._lines if line), count))
+
+
+def test_the_output_of_a_job_comes_as_events(server: Server) -> None:
+    """X-STEP-12, X-STEP-13, X-STEP-15: with positions, so a browser comes back for the rest."""
+    emit(server, b'"<b>"', b'{"n":2}')
+    with open_app(server) as (url, _):
+        page = httpx.get(f"{url}/jobs/j")
+        assert page.status_code == 200
+        assert "<li>&lt;b&gt;</li>" in page.text
+        assert 'data-output="/output/j?after=1000-2"' in page.text
+        with closing(Events(f"{url}/output/j")) as events:
+            assert events.answer.headers["content-type"].startswith("text/event-stream")
+            expected = ["retry: 1000", "id: 1000-1", 'data: "<b>"', "id: 1000-2", 'data: {"n": 2}']
+            assert event_lines(events, 5) == expected
+            emit(server, b"3")
+            assert event_lines(events, 2) == ["id: 1000-3", "data: 3"]
+        last = {"last-event-id": "1000-2"}
+        with closing(Events(f"{url}/output/j?after=1000-1", **last)) as events:
+            assert event_lines(events, 3)[1:] == ["id: 1000-3", "data: 3"]
+            emit(server, end="done")
+            assert event_lines(events, 3) == ["event: end", "id: 1000-4", "data: null"]
+            with pytest.raises(EOFError):
+                events.next()
+        assert httpx.get(f"{url}/output/j?after=1000-4").status_code == 204
+        assert httpx.get(f"{url}/output/j?after=x").status_code == 400
+        server.client().xtrim("jobwire:out:j", maxlen=2, approximate=False)
+        with closing(Events(f"{url}/output/j?after=1000-1")) as events:
+            lines = ["retry: 1000", "event: gap", "id: 1000-2", "data: 1", "id: 1000-3", "data: 3"]
+            assert event_lines(events, 6) == lines
+
+
+def all_fields(visitor: Visitor, fields: Mapping[str, Any]) -> Mapping[str, Any]:
+    return fields
+
+
+def test_the_output_of_a_job_is_for_those_who_may_see_it(server: Server) -> None:
+    """The roles and the redaction are those of the page."""
+    emit(server, b'"secret"')
+    for redact, role, seen in (
+        (hide_arguments, "viewer", '"[hidden]"'),
+        (hide_arguments, "operator", '"secret"'),
+        (all_fields, "operator", '"[hidden]"'),
+    ):
+        visitor = Visitor("ada", cast("Any", role))
+        app = WebApp(
+            server.url, authorize=partial(lambda visitor, request: visitor, visitor), redact=redact
+        )
+        with closing(app), served(app) as url:
+            assert ("secret" in httpx.get(f"{url}/jobs/j").text) is (seen == '"secret"')
+            with closing(Events(f"{url}/output/j")) as events:
+                assert event_lines(events, 3)[2] == f"data: {seen}"
+    app = WebApp(server.url, authorize=lambda request: None)
+    with closing(app), served(app) as url:
+        assert httpx.get(f"{url}/output/j").status_code == 403
 
 
 def test_the_number_of_open_pages_is_bounded(server: Server) -> None:

@@ -91,6 +91,7 @@ def _page(context: RequestContext, jid: str, explained: Explanation) -> Page:
     fields: Mapping[str, Any] = first.entry.fields if first else {}
     stored = context.operations.result(jid) if jid else None
     reported = context.operations.progress(jid) if jid else None
+    items = context.operations.output(jid) if jid else []
     incomplete = any(reason.code == "search-incomplete" for reason in explained.reasons)
     return Page(
         "job.html",
@@ -111,10 +112,12 @@ def _page(context: RequestContext, jid: str, explained: Explanation) -> Page:
             "limit": limit_of(fields.get(LIMIT)),
             "members": context.operations.group_members(fields),
             "result": stored,
+            "output": [context.seen_item(item.value) for item in items],
+            "after": items[-1].position if items else "",
             "progress": context.progress(reported, fields),
             "seen_result": _seen_result(context, stored, fields) if stored else {},
         },
-        status=200 if places or stored or reported else 404,
+        status=200 if places or stored or reported or items else 404,
     )
 
 

@@ -67,6 +67,27 @@
     });
   }
 
+  // The output of a job, as it comes.
+  const list = document.querySelector("[data-output]");
+  if (list) {
+    const items = new EventSource(list.dataset.output);
+    const add = (text) => {
+      const item = document.createElement("li");
+      item.textContent = text;
+      list.append(item);
+      if (list.children.length > 2000) {
+        list.firstElementChild.remove();
+      }
+      list.scrollTop = list.scrollHeight;
+    };
+    items.addEventListener("message", (event) => {
+      const value = JSON.parse(event.data);
+      add(typeof value === "string" ? value : event.data);
+    });
+    items.addEventListener("gap", (event) => add(`(${event.data} items were removed before)`));
+    items.addEventListener("end", () => items.close());
+  }
+
   // A hidden page costs nothing.
   let events = null;
   const turn = () => {
