@@ -3,8 +3,10 @@
     python -m tests.chaos.coordination [--jobs N] [--workers N] [--seed N] [--every N]
 
 Workers are killed and started again while the members of a hundred batches wait for two limits, and
-half of them for the lock of another member. The jobs keep a ledger in another Redis. The last line
-is the account. Exit status: 0 all is well, 1 not, 2 wrong usage.
+half of them for the lock of another member; a person deletes members on the page. The jobs keep a
+ledger in another Redis. The last line is the account.
+
+Exit status: 0 all is well, 1 not, 2 wrong usage.
 """
 
 from __future__ import annotations
@@ -30,6 +32,7 @@ from harness.servers import Reaper, Server, valkey_program, wait_until
 from jobwire import App, DuplicateJob, Job, Limit, Unique, current_job
 from jobwire.application.call import Call
 from jobwire.worker.base.timings import Timings
+from tests.integration.web.test_bulk import visiting
 from tests.workers import PYTHON, environment, running
 
 RECORD = "COORDINATION_RECORD"  # the environment variable with the URL of the ledger
@@ -149,8 +152,12 @@ class Storm:
         self.ids: list[str] = []
         self.refused = 0
         self.twice = 0
+        self.deleted: dict[int, str] = {}  # number of a member -> its class
+        self.unsure = 0  # deletions at the instant of a fetch
         self._made = threading.Event()
+        self._enough = threading.Event()
         self._producer = threading.Thread(target=self.produce, daemon=True)
+        self._person = threading.Thread(target=self.delete, daemon=True)
 
     def start(self) -> None:
         env = environment(**{RECORD: self._calm.url})
@@ -216,6 +223,27 @@ class Storm:
             except DuplicateJob:
                 self.refused += 1
 
+    def delete(self) -> None:
+        """Delete jobs that wait, one after the other, as a person does on the page."""
+        with visiting(self._server, "admin") as browser:
+            while not self._enough.wait(0.2):
+                place = self._dice.choice(("queue:default", "queue:sole", "retry", "schedule"))
+                if place.startswith("queue:"):
+                    length = self._client.llen(place)
+                    at = self._dice.randrange(length or 1)
+                    found = self._client.lrange(place, at, at)
+                else:
+                    found = self._client.zrandmember(place, 1)
+                if not found:
+                    continue
+                job = json.loads(found[0])
+                path = f"/bulk?place={place}&act=delete&jid={job['jid']}"
+                for form in browser.forms(path, "bulk"):
+                    change = browser.ended(str(browser.send(form).url.path)).progress
+                    self.unsure += change.unsure
+                    if change.done and job["class"] != "Sole":
+                        self.deleted[job["args"][0]] = job["class"]
+
     def look(self) -> None:
         """Count the keys of unique jobs that are in several places at one moment."""
         steps = self._client.pipeline(transaction=True)
@@ -232,6 +260,7 @@ class Storm:
     def rage(self) -> None:
         """Kill workers until all jobs were enqueued and most have ended; then let the rest end."""
         self._producer.start()
+        self._person.start()
         most, since, killed_at = -1, time.monotonic(), 0
         while True:
             time.sleep(0.2)
@@ -240,11 +269,14 @@ class Storm:
             if done > most:
                 most, since = done, time.monotonic()
             if time.monotonic() - since > PATIENCE_S or self.over():
-                return
-            calm = self._made.is_set() and done > self._options.jobs * 0.98
-            if not calm and done - killed_at > self._options.every:
+                break
+            if self._made.is_set() and done + len(self.deleted) > self._options.jobs * 0.98:
+                self._enough.set()
+            if not self._enough.is_set() and done - killed_at > self._options.every:
                 killed_at = done
                 self.kill()
+        self._enough.set()
+        self._person.join(PATIENCE_S)
 
     def over(self) -> bool:
         """Return whether nothing waits or runs any more."""
@@ -264,14 +296,21 @@ class Storm:
             for line in book.lrange(name, 0, -1):
                 what, _, pid = line.decode().rpartition(" ")
                 runs.setdefault(what, []).append(int(pid))
+        size = self._options.jobs // BATCHES
+        left_out = {(number - 1) // size for number in self.deleted}
+        dying = Counter(self.dying)
+        dying.subtract((n - 1) // size for n, name in self.deleted.items() if name == "Dying")
         expected = {f"{at} on_complete" for at in range(BATCHES)}
         for at in range(BATCHES):
-            expected.add(f"{at} on_death" if at in self.dying else f"{at} on_success")
+            if dying[at] > 0:
+                expected.add(f"{at} on_death")
+            elif at not in left_out:
+                expected.add(f"{at} on_success")
         callbacks = {what for what in runs if " on_" in what}
         sole_runs = runs.pop("sole", [])
         states = Counter(client.hget(f"jobwire:batch:{one}", "state") for one in self.ids)
         alone = [what for what in runs if what.isdigit()]
-        deaths = sum(self.dying.values())
+        deaths = sum(dying.values())
         wrong = {name.decode(): int(count) for name, count in book.hgetall("wrong").items()}
         starts = sorted(int(start) for start in book.smembers("starts"))
         span = int(window.per * 1e6)
@@ -280,10 +319,16 @@ class Storm:
             later - start < span
             for start, later in zip(starts, starts[window.window :], strict=False)
         )
-        left = [client.keys(f"jobwire:limit:*:{part}") for part in ("held", "line", "jobs")]
+        held = client.keys("jobwire:limit:*:held")
+        waiting = client.zcount("jobwire:limit:slots:line", "-inf", 2**52 - 1)  # not deleted
         return {
             "wrong": {
-                "members without an end": self._options.jobs - deaths - len(alone),
+                "members without an end": size * BATCHES
+                - deaths
+                - len({*alone} | {*map(str, self.deleted)}),
+                "deleted, and ended": max(
+                    0, len({*alone} & {*map(str, self.deleted)}) - self.unsure
+                ),
                 "deaths too many or few": client.zcard("dead") - deaths,
                 "callbacks missing": len(expected - callbacks),
                 "callbacks too many": len(callbacks - expected),
@@ -296,7 +341,8 @@ class Storm:
                 "locks held twice": wrong.get("doubled", 0),
                 "unique jobs twice": self.twice,
                 "locks left": len(client.keys("jobwire:unique:*")),
-                "keys of limits left": sum(map(len, left)),
+                "slots left": len(held),
+                "jobs left in line": waiting,
             },
             "members": self._options.jobs,
             "deaths": deaths,
@@ -306,6 +352,7 @@ class Storm:
             "unique jobs": len(sole_runs),
             "duplicates refused": self.refused,
             "kills": len(self.killed),
+            "deletions on the page": len(self.deleted),
         }
 
 

@@ -242,6 +242,48 @@ def test_a_job_of_another_queue_waits_in_the_same_line(server: Server) -> None:
         wait_until(lambda: holding.begun == [0, 1], what="the second")
 
 
+def test_jobs_that_were_deleted_hold_up_no_other(server: Server) -> None:
+    """X-LIMIT-7: however many were in line, deleted by any program."""
+    holding = Holding(server, Limit("api", at_once=1))
+    holding.app.connect(server.url)
+    with running(holding.app, server, concurrency=4):
+        holding.fill(0)
+        holding.call.enqueue_bulk([[number] for number in range(1, 1_205)])
+        wait_until(lambda: holding.client.zcard("schedule") == 1_204, what="all to wait")
+        for member in holding.client.zrange("schedule", 0, -1):
+            if json.loads(member)["args"][0] <= 1_200:
+                holding.client.zrem("schedule", member)
+        holding.goes_on.set()
+        wait_until(lambda: len(holding.begun) == 5, what="the four that are left")
+        assert holding.begun == [0, 1201, 1202, 1203, 1204]
+    line = Keys().limit("api", "line")
+    assert holding.client.zcount(line, 2**52, "+inf") == holding.client.zcard(line) == 1_200
+
+
+def test_a_job_on_its_way_finds_its_place_again(server: Server) -> None:
+    """X-LIMIT-6, X-LIMIT-7: it is missed by a slot that is free, and by those after it."""
+    keys, limit, client = Keys(), LimitOfJob("api", at_once=1), server.client()
+    with closing(SyncRedis(server.url)) as redis:
+
+        def run(script: Script) -> Any:
+            return redis.run(once(Batch([script], atomic=True)))[0]
+
+        assert run(script_take(keys, limit, "holder", "t"))
+        for jid in ("first", "second", "third"):
+            assert not run(script_take(keys, limit, jid, "t"))
+        places = {jid: client.zscore(keys.limit("api", "line"), jid) for jid in ("first", "third")}
+        assert run(script_free(keys, limit, "default", slot=limit.slot("holder", "t"))) == 0
+        assert client.zscore(keys.limit("api", "line"), "first") == places["first"] + 2**52
+        assert run(script_take(keys, limit, "first", "t"))
+        for jid in ("third", "second"):
+            assert not run(script_take(keys, limit, jid, "t"))
+            client.zadd("schedule", {jid: 4e9})
+            run(script_free(keys, limit, "default", jid=jid, text=jid.encode()))
+        assert client.zscore(keys.limit("api", "line"), "third") == places["third"]
+        assert run(script_free(keys, limit, "default", slot=limit.slot("first", "t"))) == 1
+        assert client.lrange("queue:default", 0, -1) == [b"second"]
+
+
 @FETCH
 def test_every_end_of_a_job_frees_its_slot(server: Server, fetch: str) -> None:
     """X-LIMIT-5: failure, death, snooze, discard, expiry before it; and without delivery again."""
