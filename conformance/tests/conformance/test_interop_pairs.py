@@ -106,8 +106,8 @@ def test_a_job_that_is_not_performed_is_lost(tmp_path: Path) -> None:
     driver = altered(
         tmp_path,
         "driver.py",
-        '    job = dict(request["job"])\n    name, args',
-        '    job = {**request["job"], "queue": "elsewhere"}\n    name, args',
+        '    job = dict(request["job"])\n',
+        '    job = {**request["job"], "queue": "elsewhere"}\n',
     )
     trial = tried(replace(driver, worker=None), replace(reference(), driver=None))
     (pair,) = trial.pairs

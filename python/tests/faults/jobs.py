@@ -94,6 +94,7 @@ def doomed() -> None:
 
 @app.job(name="Kept", keep_result=600)
 def kept() -> int:
+    app.emit("half")
     quick()
     return 5
 

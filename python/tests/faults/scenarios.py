@@ -221,9 +221,9 @@ SCENARIOS: dict[str, Scenario] = {
         ),
         Scenario(
             "results",
-            "jobs end and keep their results, one of them dies",
+            "jobs emit output, end and keep their results, one of them dies",
             [Seed("Kept"), Seed(), Seed("Kept"), Seed("Sorry")],
-            certain=("fetch.lua", "finish.lua"),
+            certain=("fetch.lua", "emit.lua", "finish.lua"),
         ),
         Scenario(
             "snooze",

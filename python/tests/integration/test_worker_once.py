@@ -51,6 +51,36 @@ def once(app: App, work: Any, is_async: bool) -> JobType[[], Any]:
 
 
 @WAYS
+def test_what_follows_its_outcome_is_no_outcome(
+    server: Server, fetch: FetchMode, is_async: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """X-STEP-5, STAT-1: its steps are forgotten, and no outcome is called lost."""
+    app = App()
+    ran = threading.Event()
+
+    def work() -> None:
+        ran.set()
+
+    async def with_steps() -> None:
+        await app.astep("first", later)
+
+    async def later() -> None:
+        work()
+
+    def with_step() -> None:
+        app.step("first", work)
+
+    job = app.job(name="Once", retry=False, redeliver=False)
+    job(with_steps if is_async else with_step)
+    push_job(server, "Once", jid="once")
+    with running(app, server, fetch=fetch):
+        assert ran.wait(30)
+        wait_until(lambda: stats(server) == (1, 0) and not server.client().keys("jobwire:steps:*"))
+    assert not server.client().exists("jobwire:stat:lost")
+    assert not [one for one in caplog.records if "dropped" in one.getMessage()]
+
+
+@WAYS
 def test_redis_has_forgotten_the_job_when_it_runs(
     server: Server, fetch: FetchMode, is_async: bool
 ) -> None:

@@ -255,6 +255,8 @@ class Outbox:
         outcome = entry.outcome
         if outcome.next is not None and not entry.held.field:
             return [command("SADD", self._keys.queues, outcome.next.queue)]
+        if outcome.unlocks is None and not entry.held.field:
+            return outcome.after[1:]  # the first one is the call
         if outcome.cancelled:
             return (*outcome.after, iteration.forget(self._keys, outcome.cancelled))
         return outcome.after
@@ -306,6 +308,7 @@ class Outbox:
                 return script_ended(keys, first.ended)
             if first.output is not None:
                 return script_tell(keys, *first.output, now=time.time())
+            return first.after[0]
         if not first.place and first.words == 3 and first.counted in ("executed", "failed"):
             fields = [entry.held.field for entry in group]
             failed = first.counted == "failed"
