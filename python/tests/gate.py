@@ -52,7 +52,7 @@ _HANG = ["-o", "faulthandler_timeout=300", "-o", "faulthandler_exit_on_timeout=t
 # collects all tests, which takes 7 s of CPU.
 _BESIDE = ["-n", "6", "--dist", "worksteal"]
 _WORKING = ["-n", "4", "--dist", "worksteal"]
-_CHECKING = ["-n", "5", "--dist", "worksteal"]
+_CHECKING = ["-n", "7", "--dist", "worksteal"]
 _ALONE = ["-n", "0"]
 _WAITING = ["-n", "5", "--dist", "worksteal"]
 # A test of this tier records all fixtures again, which takes minutes.
