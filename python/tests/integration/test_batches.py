@@ -612,6 +612,7 @@ ORDERS = [
 ]
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("x", ["a", "retry a", "cancel outer", "cancel inner"])
 def test_every_order_of_ends(shop: Shop, x: str) -> None:
     """X-BATCH-10, X-BATCH-11: in Redis and in memory, with one end twice or a batch cancelled."""

@@ -23,6 +23,7 @@ from jobwire.protocol.keys import Keys
 from jobwire.protocol.limits import LimitOfJob, script_free, script_rate, script_take, script_window
 from jobwire.protocol.normalize import ReadyPayload
 from jobwire.protocol.outcome import NextJob, Outcome
+from jobwire.protocol.output import script_emit, script_tell
 from jobwire.protocol.periodic import Tick
 from jobwire.protocol.periodic_entry import PeriodicEntry, StoredEntry
 from jobwire.protocol.promotion import promote_batch
@@ -193,6 +194,8 @@ def periodic_life(shell: Shell, keys: Keys) -> None:
     assert shell.run(periodic.take(keys, first, [Tick(at, payload)], now=NOW)).pushed == [at]
     for enabled in (False, True):
         assert shell.run(set_enabled(keys, first, enabled=enabled))
+    shell.run(one(script_emit(keys, "9", "run", [b"1"], keep=60, now=1_800_000_000)))
+    shell.run(one(script_tell(keys, "9", "done", now=1_800_000_000)))
     fields = {"name": "old", "klass": "A", "cron": "* * * * * UTC"}
     shell.plain.sadd(keys.cron_entries(None), "cron_job:old")
     shell.plain.hset(keys.cron_entry("cron_job:old"), mapping=fields)
