@@ -128,8 +128,9 @@ class LocalServer:
             self._arguments += ["--requirepass", password]
         if cluster:
             self._arguments += ["--cluster-enabled", "yes"]
+        highest = _HIGHEST if "--cluster-enabled" in self._arguments else 65535
         for _ in range(5):  # another process may take a free port before the server binds it
-            self.port = _free_port(_HIGHEST if cluster else 65535)
+            self.port = _free_port(highest)
             if self._launch():
                 if cluster:
                     self._take_all_slots()

@@ -208,7 +208,7 @@ shown = answer("config", "--json")
 assert "{" in shown, shown
 answers = {"config": json.loads(shown[shown.index("{"):])["settings"]["redis"]["value"]}
 App.connect = lambda app, url: found(url, app.namespace)  # config has loaded the application
-jobwire.cli.enqueue.Client = found
+jobwire.cli.enqueue.Client = jobwire.cli.inspect.show.Client = found
 jobwire.cli.inspect.options.Inspector = jobwire.cli.inspect.options.Operations = found
 jobwire.cli.exporter.FleetReaders = lambda places: found(*places()[""])
 jobwire.web.WebApp = jobwire.bench.BenchServer = found
