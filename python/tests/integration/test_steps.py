@@ -21,6 +21,7 @@ from jobwire import (
     Job,
     OutputGap,
     OutputItem,
+    RedisRefused,
     Snooze,
     current_job,
 )
@@ -33,7 +34,7 @@ from jobwire.protocol.keys import Keys
 from jobwire.protocol.outcome import Outcome
 from jobwire.protocol.payload import decode
 from jobwire.protocol.reliable import script_finish
-from jobwire.protocol.wire import once
+from jobwire.protocol.wire import ErrorReply, once
 from jobwire.testing import fake
 from tests.apps.isolated import app as isolated
 from tests.integration.clients import listening
@@ -544,3 +545,17 @@ def test_tests_see_output() -> None:
             items = list(app.output(jid))
             assert [item.value for item in items] == ["a", "b", {"c": [1, None]}]
             assert list(app.output(jid, after=items[1].position)) == items[2:]
+
+
+def test_a_reader_has_the_items_before_a_gap_first() -> None:
+    """X-STEP-15: and the gap with the next read; a reply that is an error is one."""
+    entries = [[b"%d-%d" % (at, at), [b"item", b"%d" % at, b"run", b"r"]] for at in (1, 2, 9)]
+    tail = output.Tail("j")
+    assert [item.value for item in tail.take(entries)] == [1, 2]
+    with pytest.raises(OutputGap) as gap:
+        tail.take(entries[1:])
+    assert (gap.value.lost, tail.position) == (6, "9-8")
+    assert [item.value for item in tail.take(entries[2:])] == [9]
+    assert output.before(entries[2]) == "9-8"
+    with pytest.raises(RedisRefused, match="WRONGTYPE"):
+        tail.take(ErrorReply("WRONGTYPE a hash"))
