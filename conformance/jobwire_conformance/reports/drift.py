@@ -34,16 +34,18 @@ def stable(results: Summary) -> Mapping[str, str]:
         cut = f"{loss['case']}, cut off {loss['side']} {Point.parse(loss['point']).label}"
         cuts[cut] += 1
         values[f"{cut}, number {cuts[cut]}"] = loss["outcome"]
+        values[f"{loss['case']}, its points"] = "cut off"
     return values
 
 
 def drift(before: Summary, now: Summary) -> Iterator[str]:
     """Yield a line for each difference.
 
-    A further point of a case where nothing is lost is none: a slow process can also be cut off at a
-    command that a quick one sends after the end of the case, such as a heartbeat.
+    A point more or less where nothing is lost is none: at which moment a process sends a command
+    such as a heartbeat, or the renewal of a watch, depends on the machine. A case without any point
+    is one.
     """
     old, new = stable(before), stable(now)
     for name in sorted({*old, *new}):
-        if old.get(name) != new.get(name) and (name in old or new[name] != "kept"):
+        if old.get(name) != new.get(name) and {old.get(name), new.get(name)} != {"kept", None}:
             yield f"{name}: was {old.get(name, 'missing')}, is {new.get(name, 'missing')}"

@@ -333,6 +333,7 @@ def test_every_difference_of_two_runs_is_told() -> None:
     lines = [*drift(results("client/core"), now)]
     assert [line.partition(": ")[2] for line in lines] == [
         "was missing, is lost",
+        "was missing, is cut off",
         "was pass, is warn",
     ]
     later = cast(Results, {**now, "started": "2027-01-01T00:00:00Z", "seconds": 9.0})
@@ -362,6 +363,12 @@ def test_the_number_of_polls_before_a_cut_is_no_difference() -> None:
     assert [*drift(before, cuts(("EVALSHA#3", "kept")))] == [
         "a, cut off after EVALSHA, number 2: was lost, is missing"
     ]
+    assert [*drift(before, cuts(("EVALSHA#3", "lost")))] == [
+        "a, cut off after EVALSHA, number 1: was kept, is lost",
+        "a, cut off after EVALSHA, number 2: was lost, is missing",
+    ]
+    assert [*drift(cuts(*more, ("EXEC#1", "kept")), before)] == []
+    assert [*drift(cuts(("EXEC#1", "kept")), cuts())] == ["a, its points: was cut off, is missing"]
 
 
 @pytest.mark.process
