@@ -10,7 +10,7 @@ from collections.abc import Callable, Container, Iterator
 
 from jobwire_conformance.spec.document import CITATION, Document, Requirement
 
-__all__ = ["LINTS", "LOOKED_AT", "Hit", "hits"]
+__all__ = ["LINTS", "LOOKED_AT", "OF_BLOCKS", "Hit", "hits"]
 
 Hit = tuple[int, str, str]
 """Line, lint and problem."""
@@ -356,3 +356,5 @@ LINTS: dict[str, Callable[[Document], Iterator[tuple[int, str]]]] = {
     "promise": _promises,
     "caption": _captions,
 }
+OF_BLOCKS = ("clause", "alone", "bound")
+"""The lints that also look at the blocks of annexes, which have no sections."""

@@ -106,9 +106,16 @@ def annexed(root: Path) -> list[annexes.Annex]:
 
 
 def of_form(root: Path, document: Document, citations: Citations) -> Iterator[Fault]:
-    """Check the form of the text; `jobwire spec check --strict` counts these hits as faults."""
+    """Check the form of the text and of the blocks of annexes.
+
+    `jobwire spec check --strict` counts these hits as faults.
+    """
     for line, lint, problem in form_lints.hits(document, checks.recorded(root, citations)):
         yield Fault(document.place(line), lint, problem)
+    for annex in annexed(root):
+        for lint in form_lints.OF_BLOCKS:
+            for line, problem in form_lints.LINTS[lint](annex.document):
+                yield Fault(f"{annex.path}:{line}", lint, problem)
 
 
 def of_history(document: Document, published: Iterable[Document]) -> Iterator[Fault]:
