@@ -9,6 +9,7 @@ from jobwire_conformance.spec import checks, form_lints, lints
 from jobwire_conformance.spec.document import read, read_checkout
 from tests.rows import over
 
+ROOT = Path(__file__).resolve().parents[3]
 SOUND = """# A protocol
 
 Version **1.0**.
@@ -216,5 +217,12 @@ def test_runs_of_sidekiq_are_records(tmp_path: Path) -> None:
 
 def test_hits_are_faults_with_a_place(tmp_path: Path) -> None:
     text = SOUND.replace("again within 10 s", "again")
-    (fault,) = lints.of_form(tmp_path, read(text), {"KEY-1": {"fixture": ["fixtures/sidekiq/x"]}})
+    cited = {"KEY-1": {"fixture": ["fixtures/sidekiq/x"]}}
+    (fault,) = lints.of_form(tmp_path, read(text), cited)
     assert (fault.place, fault.lint) == ("SPEC.md:36", "bound")
+    (tmp_path / "spec").mkdir()
+    annex = (ROOT / "spec" / "template.md").read_text("utf-8")
+    text = annex.replace("one thing.", "one thing. It has two sentences.")
+    (tmp_path / "spec" / "two.md").write_text(text, "utf-8")
+    (fault,) = lints.of_form(tmp_path, read(SOUND), cited)
+    assert (fault.place, fault.lint) == ("spec/two.md:18", "clause")
