@@ -88,7 +88,7 @@ def client_of(app: App) -> Callable[[], Awaitable[AsyncClient]]:
     """Return a dependency: the asyncio client, which also pushes classes that only Ruby has.
 
     Jobs = Annotated[AsyncClient, Depends(client_of(app))]  # FastAPI
-    Litestar(dependencies={"jobs": Provide(client_of(app))})
+    Litestar(dependencies={"jobs": Provide(client_of(app))})  # jobs: NamedDependency[AsyncClient]
     """
 
     async def client() -> AsyncClient:

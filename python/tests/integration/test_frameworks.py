@@ -117,6 +117,34 @@ def test_a_dependency_gives_the_client() -> None:
     ]
 
 
+@pytest.mark.matrix
+def test_litestar_runs_a_worker_and_has_the_client(server: Server) -> None:
+    """In the step litestar of the release check, which installs it."""
+    litestar: Any = pytest.importorskip("litestar", reason="run .ci/release-check litestar")
+    di: Any = pytest.importorskip("litestar.di")
+    app, ran = App(server.url), threading.Event()
+
+    @app.job
+    async def note() -> None:
+        ran.set()
+
+    async def enqueue(jobs: AsyncClient) -> str | None:
+        return await jobs.push("note")
+
+    enqueue.__annotations__["jobs"] = di.NamedDependency[AsyncClient]
+    web = litestar.Litestar(
+        [litestar.post("/")(enqueue)],
+        lifespan=[lifespan(app, concurrency=1)],
+        dependencies={"jobs": di.Provide(client_of(app))},
+    )
+    with served(web) as url, Inspector(server.url) as inspector:
+        assert len(httpx.post(url).text) == 24
+        assert ran.wait(30)
+        assert [process.concurrency for process in inspector.processes()] == [1]
+    with Inspector(server.url) as inspector:
+        assert [*inspector.processes()] == []
+
+
 def test_wrong_settings_end_the_start() -> None:
     async def run(**settings: Any) -> None:
         async with running(App(), concurrency=1, **settings):
