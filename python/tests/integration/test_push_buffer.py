@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import signal
 import subprocess
 import sys
@@ -16,7 +17,7 @@ from typing import Any
 import pytest
 
 from harness.servers import Server, wait_until
-from jobwire import App, AsyncClient, BufferFull, Client, PushBuffer
+from jobwire import App, AsyncClient, BufferFull, Client, MaybeWritten, PushBuffer
 from jobwire.inspect import Inspector
 from tests.integration.clients import KINDS, Connect, Kind, connecting
 from tests.server_fixtures import ServerFactory
@@ -342,3 +343,97 @@ def test_a_minute_without_redis_at_500_pushes_a_second(
     )
     for each in range(3):
         assert numbers(server, f"q{each}") == [*range(each, number, 3)]
+
+
+STORM = """\
+import itertools, sys, time
+from jobwire import Client, MaybeWritten, PushBuffer
+client = Client(sys.argv[1], timeout=1, buffer=PushBuffer(spool=sys.argv[2] or None))
+for number in itertools.count():
+    try:
+        client.push("A", [number], queue=sys.argv[3])
+        print("pushed", flush=True)
+    except MaybeWritten:
+        print("unsure", flush=True)
+    time.sleep(0.04)
+"""
+EACH = 1_000  # pushes of each thread, each task and each process
+PACE_S = 0.07  # between two pushes: all of the minute without Redis is in them
+
+
+@pytest.mark.full
+def test_a_minute_without_redis_loses_what_a_killed_process_kept_in_memory(
+    server_factory: ServerFactory, tmp_path: Path
+) -> None:
+    """10,000 pushes of threads, of tasks, and of two processes that are killed meanwhile."""
+    server = server_factory("--appendonly", "yes", "--appendfsync", "always")
+    names = [f"{kind}-{each}" for kind in ("thread", "task") for each in range(4)]
+    # Pushes whose answer was lost with the server.
+    unsure: dict[str, set[int]] = {name: set() for name in (*names, "memory", "spool")}
+
+    def run(client: Client, queue: str) -> None:
+        for number in range(EACH):
+            try:
+                client.push("A", [number], queue=queue)
+            except MaybeWritten:
+                unsure[queue].add(number)
+            time.sleep(PACE_S)
+
+    async def run_tasks() -> None:
+        async def push(client: AsyncClient, queue: str) -> None:
+            for number in range(EACH):
+                try:
+                    await client.push("A", [number], queue=queue)
+                except MaybeWritten:
+                    unsure[queue].add(number)
+                await asyncio.sleep(PACE_S)
+
+        async with AsyncClient(server.url, buffer=PushBuffer(max_jobs=10_000)) as client:
+            await asyncio.gather(*(push(client, name) for name in names[4:]))
+
+    spools = {"memory": "", "spool": str(tmp_path)}
+    processes = {
+        name: subprocess.Popen(
+            [sys.executable, "-c", STORM, server.url, spool, name],
+            stdout=subprocess.PIPE,
+            text=True,
+            env=environment(),
+        )
+        for name, spool in spools.items()
+    }
+    with Client(server.url, buffer=PushBuffer(max_jobs=10_000)) as client:
+        threads = [threading.Thread(target=run, args=[client, name]) for name in names[:4]]
+        threads.append(threading.Thread(target=lambda: asyncio.run(run_tasks())))
+        for thread in threads:
+            thread.start()
+        time.sleep(5)
+        server.kill()
+        away = time.monotonic()
+        for name, process in processes.items():
+            assert process.stdout
+            for number in range(EACH):
+                said = process.stdout.readline()
+                assert said in ("pushed\n", "unsure\n")
+                if said == "unsure\n":
+                    unsure[name].add(number)
+            process.kill()
+            process.communicate()
+        assert time.monotonic() < away + 60, "the processes were not killed during the outage"
+        time.sleep(away + 60 - time.monotonic())
+        server.start()
+        for thread in threads:
+            thread.join()
+    with Client(server.url, buffer=PushBuffer(spool=tmp_path)) as heir:
+        heir.push("A", [0])
+    lost = {}
+    for name in (*names, "memory", "spool"):
+        found = [number for number in numbers(server, name) if number < EACH]
+        assert found == sorted(set(found)), name  # once, and in order
+        missing = set(range(EACH)) - set(found)
+        if name == "memory":  # the jobs after the last one that Redis took
+            missing -= {*range(found[-1] + 1, EACH)}
+        assert missing <= unsure[name], name
+        lost[name] = EACH - len(found)
+    assert 0 < lost["memory"] < EACH
+    figures = f"{10 * EACH:,} pushes; lost {lost}; without an answer {unsure}"
+    logging.getLogger(__name__).info(figures)  # shown by -o log_cli=true -o log_cli_level=INFO
