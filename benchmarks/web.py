@@ -212,6 +212,10 @@ def activity(client: Any, now: float) -> None:
     }
     for key in rollups:
         pipeline.hset(key, mapping=counters)
+    for step, count in ((metrics.MINUTE_S, 480), (metrics.TEN_MINUTES_S, 432)):
+        for back in range(count):
+            key = metrics.waits_key(keys, now - back * step, step)
+            pipeline.setrange(key, 0, b"\0\0\1\0" * (len(metrics.WAITS) + 1))
     pipeline.execute()
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 
@@ -11,20 +11,31 @@ from jobwire.errors import ConfigError
 from jobwire.inspect.reading import ask, items, problems, text
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.metrics import (
+    MINUTE_S,
+    TEN_MINUTES_S,
     Totals,
     histogram_key,
     marks_key,
     minute_key,
     read_histogram,
     read_rollup,
+    read_waits,
     tens_key,
+    waits_key,
 )
 from jobwire.protocol.times import Generation
 from jobwire.protocol.wire import Command, Op, command
 
-__all__ = ["Activity", "JobActivity", "Mark", "activity", "deployments", "job_activity"]
+__all__ = [
+    "Activity",
+    "JobActivity",
+    "Mark",
+    "activity",
+    "deployments",
+    "job_activity",
+    "percentile",
+]
 
-MINUTE_S, TEN_MINUTES_S = 60, 600  # lengths of a bucket
 MAX_MINUTES, MAX_HOURS = 480, 72  # times for which Redis keeps them [MET-3]
 DAY_S = 86_400
 
@@ -67,6 +78,9 @@ class Activity:
         jobs: Class to its executions.
         marks: Deployments in the period, oldest first.
         problems: Errors of keys, such as a key of another type.
+        waits: Bucket to counts of the started jobs of all classes by the time that they had waited
+            in their queues (`jobwire.protocol.metrics.WAITS`); written by workers of jobwire, and
+            read with the executions of all classes.
     """
 
     starts_at: float
@@ -75,6 +89,7 @@ class Activity:
     jobs: Mapping[str, JobActivity]
     marks: Sequence[Mark]
     problems: Sequence[str] = ()
+    waits: Mapping[float, Sequence[int]] = field(default_factory=dict)
 
 
 def activity(
@@ -101,15 +116,22 @@ def activity(
     """
     step, buckets = _buckets(now, minutes, hours, generation)
     commands = [command("HGETALL", _rollup(keys, at, step, generation)) for at in buckets]
+    commands += [command("GETRANGE", waits_key(keys, at, step), 0, 127) for at in buckets]
     replies = yield from ask(commands)
     series: dict[str, dict[float, Totals]] = {}
-    for at, reply in zip(buckets, replies, strict=True):
+    waits = {
+        at: read_waits(reply)
+        for at, reply in zip(buckets, replies[len(buckets) :], strict=True)
+        if isinstance(reply, bytes) and reply
+    }
+    for at, reply in zip(buckets, replies, strict=False):
         flat = items(reply)
         for name, totals in read_rollup(dict(zip(flat[::2], flat[1::2], strict=True))).items():
             if fnmatchcase(name, class_name):
                 series.setdefault(name, {})[at] = totals
     jobs = {name: _job(name, series[name], {}) for name in sorted(series)}
-    return (yield from _activity(keys, now, step, len(buckets), jobs, problems(commands, replies)))
+    found = yield from _activity(keys, now, step, len(buckets), jobs, problems(commands, replies))
+    return replace(found, waits=waits)
 
 
 def job_activity(
@@ -220,6 +242,27 @@ def deployments(
                 marks.append(Mark(at, text(label), at // step * step))
     marks.sort(key=lambda mark: (mark.at, mark.label))
     return marks, problems(commands, replies)
+
+
+def percentile(counts: Sequence[int], bounds: Sequence[int], share: float) -> float | None:
+    """Return about how many milliseconds a share of the counted ones took at most.
+
+    The counters know spans of time only, so within a span they count as evenly spread. None if
+    there are none, or if it is in the last span, which has no end.
+
+    Args:
+        counts: One more than there are bounds.
+        bounds: `jobwire.protocol.metrics.BOUNDS` or `WAITS`, in milliseconds.
+        share: 0.5 for half.
+    """
+    left = share * sum(counts)
+    low = 0
+    for count, high in zip(counts, bounds, strict=False):
+        if count and left <= count:
+            return low + (high - low) * left / count
+        left -= count
+        low = high
+    return None
 
 
 def _instant(stamp: str) -> float | None:

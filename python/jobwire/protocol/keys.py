@@ -213,6 +213,10 @@ class Keys:
         """STRING of the same counters under the name that Sidekiq 7 reads. [MET-4]"""
         return f"{self.namespace}{class_name}-{minute}"
 
+    def waits(self, bucket: str) -> str:
+        """STRING of counters by waiting time, for one bucket such as `250214|8:04`. [KEY-5]"""
+        return f"{self.namespace}jobwire:waits:{bucket}"
+
     def marks(self, day: str) -> str:
         """HASH of minute -> label: the deployments of a day such as `20250214`. [MET-5]"""
         return f"{self.namespace}{day}-marks"

@@ -22,8 +22,11 @@ from jobwire.protocol.wire import Arg, Batch, Command, Op, command
 __all__ = [
     "BOUNDS",
     "MARK_TTL_S",
+    "MINUTE_S",
     "MINUTE_TTL_S",
     "TENS_TTL_S",
+    "TEN_MINUTES_S",
+    "WAITS",
     "Executions",
     "Metrics",
     "ThreadMetrics",
@@ -34,9 +37,13 @@ __all__ = [
     "minute_key",
     "read_histogram",
     "read_rollup",
+    "read_waits",
     "tens_key",
+    "waits_key",
 ]
 
+MINUTE_S = 60  # length of a bucket
+TEN_MINUTES_S = 600
 MINUTE_TTL_S = 28_800  # for rollups of a minute, and histograms [MET-3]
 TENS_TTL_S = 259_200  # for rollups of ten minutes [MET-3]
 MARK_TTL_S = 7_776_000  # for deployment marks [MET-14]
@@ -48,9 +55,14 @@ BOUNDS = (
 )
 """Upper bounds of the counters in milliseconds; the 26th counter has no bound. [MET-11]"""
 
+WAITS = tuple(1 << power for power in range(31))
+"""Upper bounds of the counters of waiting times in milliseconds; the 32nd has no bound."""
+
 _COUNTERS = struct.Struct(f">{len(BOUNDS) + 1}H")
+_WAIT_COUNTERS = struct.Struct(f">{len(WAITS) + 1}I")
 _COUNT, _FAILED, _MS, _US, _HISTOGRAM = 0, 1, 2, 3, 4  # indexes into the numbers of a class
 _ZEROES = [0] * (_HISTOGRAM + len(BOUNDS) + 1)
+_NO_WAITS = [0] * (len(WAITS) + 1)
 
 
 # -- key names
@@ -76,6 +88,13 @@ def histogram_key(keys: Keys, class_name: str, at: float, generation: Generation
     if generation == 7:
         return keys.old_histogram(class_name, f"{when:%d-%H}:{when.minute}")
     return keys.histogram(class_name, f"{when.day}-{when.hour}:{when.minute}")
+
+
+def waits_key(keys: Keys, at: float, step: int) -> str:
+    """Return the key of the waiting times of a bucket of 60 or 600 s that holds `at`. [KEY-5]"""
+    when = datetime.fromtimestamp(at, UTC)
+    minute = f"{when:%M}" if step == MINUTE_S else f"{when.minute // 10}"
+    return keys.waits(f"{when:%y%m%d}|{when.hour}:{minute}")
 
 
 def marks_key(keys: Keys, at: float) -> str:
@@ -127,6 +146,13 @@ def read_histogram(text: bytes | None) -> tuple[int, ...]:
     return counters
 
 
+def read_waits(text: bytes | None) -> tuple[int, ...]:
+    """Return the 32 counters of waiting times of one bucket; see `WAITS`."""
+    padded = (text or b"")[: _WAIT_COUNTERS.size].ljust(_WAIT_COUNTERS.size, b"\0")
+    counters: tuple[int, ...] = _WAIT_COUNTERS.unpack(padded)
+    return counters
+
+
 # -- recording
 
 
@@ -151,10 +177,11 @@ class ThreadMetrics:
     thread that reads them may miss the newest executions, and sees them the next time.
     """
 
-    __slots__ = ("_numbers",)
+    __slots__ = ("_numbers", "_waits")
 
     def __init__(self) -> None:
         self._numbers: dict[str, list[int]] = {}
+        self._waits = _NO_WAITS.copy()
 
     def record(self, class_name: str, ms: float, failed: bool) -> None:
         """Count an execution.
@@ -176,6 +203,11 @@ class ThreadMetrics:
             numbers[_US] += int(ms * 1000)
             numbers[_HISTOGRAM + bisect_right(BOUNDS, whole_ms)] += 1
 
+    def began(self, waited: float) -> None:
+        """Count the seconds that a job waited in its queue; clocks that differ make them < 0."""
+        # The first power of two that is greater.
+        self._waits[min(int(max(waited, 0.0) * 1000).bit_length(), len(WAITS))] += 1
+
     def add(self, other: ThreadMetrics) -> None:
         """Add the numbers of `other`, whose thread must have ended."""
         for name, numbers in other.numbers().items():
@@ -185,6 +217,10 @@ class ThreadMetrics:
     def numbers(self) -> dict[str, list[int]]:
         """Return a copy of the current numbers; any thread may call this."""
         return {name: numbers.copy() for name, numbers in self._numbers.copy().items()}
+
+    def waits(self) -> list[int]:
+        """Return a copy of the counts by waiting time; any thread may call this."""
+        return self._waits.copy()
 
 
 class Metrics:
@@ -196,6 +232,7 @@ class Metrics:
     def __init__(self) -> None:
         self._threads: list[ThreadMetrics] = []
         self._flushed: dict[str, list[int]] = {}
+        self._flushed_waits = _NO_WAITS
 
     def for_thread(self) -> ThreadMetrics:
         """Return the counts for one more thread."""
@@ -225,20 +262,26 @@ class Metrics:
                 the other keys are written and the next flush does not repeat them.
         """
         totals = _sum(counts.numbers() for counts in self._threads)
+        by_thread = (counts.waits() for counts in self._threads)
+        waits = [sum(column) for column in zip(_NO_WAITS, *by_thread, strict=True)]
         unflushed = {
             name: [new - old for new, old in zip(numbers, self._old(name), strict=True)]
             for name, numbers in totals.items()
             if numbers != self._old(name)
         }
-        if not unflushed:
+        additions = _additions(keys, unflushed, now, generation) if unflushed else []
+        new_waits = [new - old for new, old in zip(waits, self._flushed_waits, strict=True)]
+        if any(new_waits):
+            additions += _wait_additions(keys, new_waits, now)
+        if not additions:
             return
         try:
-            yield Batch(_additions(keys, unflushed, now, generation), atomic=True)
+            yield Batch(additions, atomic=True)
         except RedisRefused as error:
             if error.replies:
-                self._flushed = totals
+                self._flushed, self._flushed_waits = totals, waits
             raise
-        self._flushed = totals
+        self._flushed, self._flushed_waits = totals, waits
 
     def _old(self, name: str) -> list[int]:
         return self._flushed.get(name, _ZEROES)
@@ -281,6 +324,19 @@ def _additions(
                 if numbers[index]:
                     name = f"{class_name}|{counter}"
                     commands.append(command("HINCRBY", key, name, numbers[index]))
+        commands.append(command("EXPIRE", key, ttl))
+    return commands
+
+
+def _wait_additions(keys: Keys, waits: Sequence[int], now: float) -> list[Command]:
+    commands: list[Command] = []
+    for step, ttl in ((MINUTE_S, MINUTE_TTL_S), (TEN_MINUTES_S, TENS_TTL_S)):
+        increments: list[Arg] = []
+        for index, number in enumerate(waits):
+            if number:
+                increments += ("INCRBY", "u32", f"#{index}", number)
+        key = waits_key(keys, now, step)
+        commands.append(command("BITFIELD", key, "OVERFLOW", "SAT", *increments))
         commands.append(command("EXPIRE", key, ttl))
     return commands
 

@@ -104,6 +104,11 @@ def _counters(pipeline: Any, keys: Keys, dice: random.Random, now: float) -> Non
             for key in (metrics.minute_key(keys, at), metrics.tens_key(keys, at)):
                 for counter, value in counters.items():
                     pipeline.hincrby(key, f"{name}|{counter}", value)
+            for step in (metrics.MINUTE_S, metrics.TEN_MINUTES_S):
+                waits = metrics.waits_key(keys, at, step)
+                for _ in range(min(ran, 40)):
+                    power = 5 + int(abs(dice.gauss(0, 2))) + (3 if 18 < back < 25 else 0)
+                    pipeline.execute_command("BITFIELD", waits, "INCRBY", "u32", f"#{power}", 1)
             histogram = metrics.histogram_key(keys, name, at)
             for _ in range(min(ran, 40)):
                 took = ms * dice.lognormvariate(0, 0.5)

@@ -11,6 +11,10 @@ from playwright.sync_api import Browser, Page, sync_playwright
 from rich.console import Console
 
 from harness.servers import Reaper, Server, valkey_program
+from jobwire.connection.sync import SyncRedis
+from jobwire.periodic.schedule import load
+from jobwire.protocol.keys import Keys
+from jobwire.protocol.periodic_entry import PeriodicEntry
 from tests.browser import gallery
 from tests.browser.serving import OPTIONS, serving
 from tests.conformance.browser import program
@@ -18,6 +22,11 @@ from tests.conformance.browser import program
 PICTURES = Path(__file__).resolve().parents[3] / "docs" / "pictures"
 MAX_BYTES = 60_000  # of a picture in 128 colours, so that a checkout stays small
 PHONE = 390
+SCHEDULE = [
+    PeriodicEntry(name="nightly-report", cron="0 3 * * * Europe/Berlin", job="NightlyReport"),
+    PeriodicEntry(name="sync-inventory", cron="*/5 * * * *", job="SyncInventoryJob"),
+    PeriodicEntry(name="invoices", cron="30 6 1 * *", job="Billing::InvoicesJob", enabled=False),
+]
 
 
 def main() -> int:
@@ -30,6 +39,8 @@ def main() -> int:
     reaper = Reaper()
     with closing(reaper), closing(Server(reaper, valkey_program())) as server:
         gallery.fill(server.client(), time.time())
+        with closing(SyncRedis(server.url)) as redis:
+            redis.run(load(Keys(), SCHEDULE, schedule="shop"))
         with serving(reaper, server.url) as site, sync_playwright() as playwright:
             browser = playwright.chromium.launch(executable_path=path, args=OPTIONS)
             with closing(browser):
@@ -46,14 +57,14 @@ def take_all(browser: Browser, site: str) -> None:
     """Take the pictures; the last one changes the database."""
     page = _opened(browser, site)
     page.goto(f"{site}/?period=1h")
-    _take(page, "overview")
+    _take(page, "overview", height=1080)
     page.goto(f"{site}/failures")
     _take(page, "failures", height=560)
     page.goto(f"{site}/retries")
     page.locator("tbody a[href*='/retries/']").first.click()
     _take(page, "job")
     page = _opened(browser, site, width=PHONE, height=800, dark=True)
-    page.goto(f"{site}/?period=1h")
+    page.goto(f"{site}/periodic")
     _take(page, "phone", height=800)
     page = _opened(browser, site, dark=True)
     page.goto(f"{site}/bulk?place=retry&act=retry&class=Billing*")

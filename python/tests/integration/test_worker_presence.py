@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from typing import Any
 
 import pytest
@@ -13,7 +14,9 @@ from jobwire import App
 from jobwire.application.config import FetchMode
 from jobwire.errors import RedisRefused
 from jobwire.inspect import Inspector
+from jobwire.inspect.activity import percentile
 from jobwire.protocol.heartbeat import BEAT_INTERVAL_S
+from jobwire.protocol.metrics import WAITS
 from tests.server_fixtures import ServerFactory
 from tests.workers import brisk, running
 
@@ -81,6 +84,22 @@ def test_basic_counters_are_written_with_the_beat(server: Server) -> None:
     with running(app, server, fetch="basic", timings=QUICK):
         client.lpush("queue:default", '{"class":"Take"}')
         wait_until(lambda: client.get("stat:processed") == b"1")
+
+
+def test_the_waiting_time_of_a_started_job_is_written_with_the_beat(server: Server) -> None:
+    """KEY-5: a job that waited 5 s, and one that does not say since when it waits."""
+    app = App()
+    app.job(name="Take")(lambda: None)
+    client, now = server.client(), time.time()
+    with running(app, server, timings=QUICK), Inspector(server.url) as inspector:
+        client.lpush("queue:default", '{"class":"Take"}')
+        client.lpush("queue:default", f'{{"class":"Take","enqueued_at":{int(now * 1000) - 5_000}}}')
+        wait_until(lambda: inspector.activity(minutes=2).waits)
+        (counts,) = inspector.activity(hours=1).waits.values()
+    assert sum(counts) == 1
+    half = percentile(counts, WAITS, 0.5)
+    assert half is not None
+    assert 4_096 < half < 120_000
 
 
 def test_a_heartbeat_during_the_stop_counts_nothing_twice(server: Server) -> None:

@@ -16,6 +16,7 @@ from jobwire.protocol.metrics import (
     Totals,
     read_histogram,
     read_rollup,
+    read_waits,
 )
 from jobwire.protocol.wire import Arg, Batch, Command, Op
 
@@ -71,6 +72,28 @@ def test_what_a_failed_flush_keeps(error: Exception, kept: bool) -> None:
     with pytest.raises(type(error)):
         flush.throw(error)
     assert bool(words(metrics.flush(KEYS, now=NOW))) is kept
+
+
+def test_waiting_times_are_counted_by_powers_of_two() -> None:
+    """KEY-5: in a minute for 8 hours, in ten minutes for three days, each only once."""
+    metrics = Metrics()
+    for waits in ((-1.0, 0.0009, 0.001), (0.003, 1e9)):
+        thread = metrics.for_thread()
+        for seconds in waits:
+            thread.began(seconds)
+    counted = [
+        *("INCRBY", "u32", "#0", 2, "INCRBY", "u32", "#1", 1),
+        *("INCRBY", "u32", "#2", 1, "INCRBY", "u32", "#31", 1),
+    ]
+    assert words(metrics.flush(KEYS, now=NOW)) == [
+        ("BITFIELD", "jobwire:waits:250204|8:04", "OVERFLOW", "SAT", *counted),
+        ("EXPIRE", "jobwire:waits:250204|8:04", 28_800),
+        ("BITFIELD", "jobwire:waits:250204|8:0", "OVERFLOW", "SAT", *counted),
+        ("EXPIRE", "jobwire:waits:250204|8:0", 259_200),
+    ]
+    assert words(metrics.flush(KEYS, now=NOW)) == []
+    assert read_waits(b"\0\0\0\1\0\0\2") == (1, 0x200) + (0,) * 30
+    assert read_waits(None) == (0,) * 32
 
 
 def test_threads_record_while_another_flushes() -> None:

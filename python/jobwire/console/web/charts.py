@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from markupsafe import Markup
 
-__all__ = ["Bar", "Mark", "bars", "sparkline", "timeline"]
+from jobwire.console.web.rendering import duration
+
+__all__ = ["Bar", "Mark", "Wait", "bars", "sparkline", "timeline", "waits"]
 
 WIDTH, HEIGHT = 720, 180
 LEFT, RIGHT, TOP, BOTTOM = 52, 8, 10, 24  # margins
@@ -30,6 +33,21 @@ class Bar:
 
 
 @dataclass(frozen=True, slots=True)
+class Wait:
+    """Times that the jobs which started in one span of time had waited in their queues.
+
+    Attributes:
+        label: Its time.
+        half_ms: Milliseconds that half of them had waited at most; 0 if none started.
+        most_ms: Milliseconds that 95 of 100 had waited at most.
+    """
+
+    label: str
+    half_ms: float = 0.0
+    most_ms: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class Mark:
     """A deployment in the span with this number."""
 
@@ -45,21 +63,88 @@ def bars(data: Sequence[Bar], *, title: str, marks: Sequence[Mark] = ()) -> Mark
         title: For people who do not see the chart.
         marks: Deployments.
     """
+    columns = [
+        _Column(
+            bar.label,
+            f"{bar.label}: {bar.total:,} executions, {bar.failed:,} failed",
+            bar.total,
+            min(bar.failed, bar.total),
+        )
+        for bar in data
+    ]
     top = nice(max((bar.total for bar in data), default=0))
+    return _chart(columns, top, _short, ("done", "failed"), title=title, marks=marks)
+
+
+def waits(data: Sequence[Wait], *, title: str, marks: Sequence[Mark] = ()) -> Markup:
+    """Return a chart of waiting times: that of half of the jobs is the lower part of each bar."""
+    columns = [
+        _Column(
+            wait.label,
+            f"{wait.label}: half of the jobs waited at most {duration(wait.half_ms / 1000)}, "
+            f"95 % at most {duration(wait.most_ms / 1000)}"
+            if wait.most_ms
+            else f"{wait.label}: no job started",
+            wait.most_ms,
+            wait.half_ms,
+        )
+        for wait in data
+    ]
+    most = max((wait.most_ms for wait in data), default=0.0)
+    top = next((length for length in _LENGTHS_MS if length >= most), most)
+    return _chart(
+        columns,
+        top,
+        lambda ms: duration(ms / 1000),
+        ("most", "half"),
+        title=title,
+        marks=marks,
+    )
+
+
+class _Column(NamedTuple):
+    label: str
+    title: str
+    full: float
+    lower: float
+
+
+# Each of them, and its half, is short to write.
+_LENGTHS_MS = [
+    count * unit
+    for unit, counts in (
+        (1, (2, 4, 10, 20, 40, 100, 200, 400)),
+        (1_000, (1, 2, 4, 10, 20, 40)),
+        (60_000, (1, 2, 4, 10, 20, 40)),
+        (3_600_000, (1, 2, 4, 10, 20)),
+        (86_400_000, (2, 4, 10, 20, 40)),
+    )
+    for count in counts
+]
+
+
+def _chart(
+    data: Sequence[_Column],
+    top: float,
+    axis: Callable[[float], str],
+    classes: tuple[str, str],
+    *,
+    title: str,
+    marks: Sequence[Mark],
+) -> Markup:
     width = (WIDTH - LEFT - RIGHT) / max(len(data), 1)
     height = HEIGHT - TOP - BOTTOM
-    parts = [_grid(top, height)]
-    for index, bar in enumerate(data):
+    parts = [_grid(top, height, axis)]
+    for index, column in enumerate(data):
         x = LEFT + index * width
-        full, bad = height * bar.total / top, height * min(bar.failed, bar.total) / top
-        bar_title = f"{bar.label}: {bar.total:,} executions, {bar.failed:,} failed"
+        full, lower = height * column.full / top, height * column.lower / top
         parts.append(
-            Markup(
-                '<g><title>{}</title><rect class="done" {}/><rect class="failed" {}/></g>'
-            ).format(
-                bar_title,
-                _box(x, TOP + height - full, width * 0.85, full - bad),
-                _box(x, TOP + height - bad, width * 0.85, bad),
+            Markup('<g><title>{}</title><rect class="{}" {}/><rect class="{}" {}/></g>').format(
+                column.title,
+                classes[0],
+                _box(x, TOP + height - full, width * 0.85, full - lower),
+                classes[1],
+                _box(x, TOP + height - lower, width * 0.85, lower),
             )
         )
     every = max(1, -(-len(data) // MAX_LABELS))
@@ -123,7 +208,7 @@ def nice(value: int) -> int:
         power *= 10
 
 
-def _grid(top: int, height: float) -> Markup:
+def _grid(top: float, height: float, axis: Callable[[float], str]) -> Markup:
     lines = []
     for share in (0.0, 0.5, 1.0):
         y = TOP + height * (1 - share)
@@ -131,7 +216,7 @@ def _grid(top: int, height: float) -> Markup:
             Markup(
                 '<line class="grid" x1="{}" x2="{}" y1="{:.1f}" y2="{:.1f}"/>'
                 '<text class="axis end" x="{}" y="{:.1f}">{}</text>'
-            ).format(LEFT, WIDTH - RIGHT, y, y, LEFT - 6, y + 4, _short(top * share))
+            ).format(LEFT, WIDTH - RIGHT, y, y, LEFT - 6, y + 4, axis(top * share))
         )
     return Markup("").join(lines)
 

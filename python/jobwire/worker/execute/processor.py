@@ -11,6 +11,7 @@ from contextvars import copy_context
 
 from jobwire.application.current import current, running
 from jobwire.errors import Cancelled, JobTimeout, MalformedPayload, RedisTrouble, Shutdown
+from jobwire.protocol import times
 from jobwire.protocol.batches import BATCH
 from jobwire.protocol.expiry import EXPIRES_AT
 from jobwire.protocol.gitlab import CORRELATION_ID, IDEMPOTENCY_KEY, take_waiter
@@ -246,6 +247,8 @@ class Processor:
         if LIMIT in job.fields and self._outcome_policy.over_limit(held, job):
             return 0.0
         execution = Execution(held, job, compiled, time.time())
+        if (enqueued := times.read(job.fields.get("enqueued_at"))) is not None:
+            self._counters.began(execution.began_at - enqueued)
         if of_gitlab:
             execution.waiter = take_waiter(job)
         if self._has_status:

@@ -263,6 +263,7 @@ def test_executions(inspector: Any, server: Server, client: Any) -> None:
         tally = recorder.for_thread()
         for ms, failed in ((10, False), (50, False), (1, True)):
             tally.record("A|b", ms, failed)
+            tally.began(ms / 1000)
         shell.run(recorder.flush(Keys(), now=NOW - ago, generation=7))
     shell.close()
     for generation in (7, 8):
@@ -275,6 +276,11 @@ def test_executions(inspector: Any, server: Server, client: Any) -> None:
         one = inspector.job_activity("A|b", minutes=5, generation=generation).jobs["A|b"]
         assert one.series == job.series
         assert [sum(each) for each in one.histograms.values()] == [2, 0, 2, 0, 0]
+    assert {at: sum(counts) for at, counts in inspector.activity(minutes=5).waits.items()} == {
+        minute: 3,
+        minute - 120: 3,
+    }
+    assert [sum(counts) for counts in inspector.activity(hours=1).waits.values()] in ([6], [3, 3])
     assert inspector.activity(minutes=2).jobs["A|b"].total.count == 3
     assert inspector.activity(hours=1).jobs["A|b"].total.count == 6
     assert inspector.activity(class_name="B*").jobs == {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections.abc import Iterator
@@ -13,8 +14,11 @@ import pytest
 from starlette.testclient import TestClient
 
 from harness.servers import Server, wait_until
+from jobwire.connection.sync import SyncRedis
 from jobwire.errors import RedisUnreachable
 from jobwire.ops import Finding, Operations
+from jobwire.protocol.keys import Keys
+from jobwire.protocol.metrics import Metrics
 from jobwire.web import Visitor, WebApp
 from tests.integration.inspector.entries import NOW, payload
 from tests.integration.web.served import Events, served
@@ -306,6 +310,29 @@ def test_every_page_takes_samples_and_the_pages_of_queues_show_them(
         assert f"<p>{words}.</p>" in shown
         assert shown.count("<polyline") == 3  # two gaps of some minutes without a page
         assert "There is no sample of this queue" in page.get("/queues/other").text
+
+
+def test_the_overview_has_the_rate_and_the_waiting_times(
+    server: Server, app: WebApp, clock: Clock
+) -> None:
+    counted = Metrics()
+    thread = counted.for_thread()
+    redis = SyncRedis(server.url)
+    with TestClient(app) as page, closing(redis):
+        assert "No worker of jobwire has started a job." in page.get("/").text
+        for seconds in (0.1, 2, 2, 2_000):
+            thread.record("A", 10, failed=False)
+            thread.began(seconds)
+        redis.run(counted.flush(Keys(), now=clock.now))
+        clock.forward(60)
+        text = page.get("/?period=1h").text
+        assert "<dt>Executions a minute</dt>" in text
+        assert re.search(r'<dd title="[0-9:]+ UTC, the last whole minute">4</dd>', text)
+        half = "half of the jobs waited at most 1.5 s, 95 % at most 31 min 27 s"
+        assert half in text
+        assert '<td class="number">1.5 s</td><td class="number">31 min 27 s</td>' in text
+        assert "They are kept for three days." in page.get("/?period=90d").text
+        assert half in page.get("/?period=1d").text
 
 
 def test_the_sizes_of_an_open_page_are_updated(server: Server, app: WebApp, clock: Clock) -> None:

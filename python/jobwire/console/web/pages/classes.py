@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from jobwire.console.web import charts
 from jobwire.console.web.context import Page, RequestContext
 from jobwire.console.web.pages.overview import activity_bars, activity_marks
-from jobwire.inspect.activity import Activity, JobActivity
+from jobwire.inspect.activity import Activity, JobActivity, percentile
 from jobwire.protocol.metrics import BOUNDS
 
-__all__ = ["percentile", "show", "show_all"]
+__all__ = ["show", "show_all"]
 
 PERIODS: dict[str, dict[str, int]] = {
     "15m": {"minutes": 15},
@@ -88,27 +88,12 @@ def show(context: RequestContext) -> Page:
             "job": job,
             "chart": charts.bars(bars, title=f"Executions of {name}", marks=marks),
             "marks": activity.marks,
-            "percentiles": [(share, percentile(counts, share)) for share in (0.5, 0.9, 0.95, 0.99)],
+            "percentiles": [
+                (share, percentile(counts, BOUNDS, share)) for share in (0.5, 0.9, 0.95, 0.99)
+            ],
             "times": [*zip(_spans(), counts, strict=False)],
         },
     )
-
-
-def percentile(counts: Sequence[int], share: float) -> float | None:
-    """Return about how many milliseconds a share of the executions took at most.
-
-    The counters know spans of time only, so within a span the executions count as evenly spread.
-    None if there are none, or if it is in the last span, which has no end.
-    """
-    total = sum(counts)
-    left = share * total
-    low = 0
-    for count, high in zip(counts, BOUNDS, strict=False):
-        if count and left <= count:
-            return low + (high - low) * left / count
-        left -= count
-        low = high
-    return None
 
 
 def _either(read: Callable[..., Activity], how: Mapping[str, int], period: str) -> Activity:
