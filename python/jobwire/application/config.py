@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
 from jobwire.errors import ConfigError
-from jobwire.protocol.foreign import FEATURES, POLICIES, Feature, ForeignPolicy
+from jobwire.protocol.foreign import FATES, FEATURES, POLICIES, Feature, ForeignPolicy
 from jobwire.protocol.periodic_entry import PeriodicEntry
 
 __all__ = [
@@ -117,11 +117,12 @@ class WorkerConfig:
     also, but drops it if it has no `retry`, as Sidekiq does; `park` hands it over to workers that
     have announced the class, or sets it aside until one does. [RETRY-1] [X-PARK-2] [X-CLASS-3]"""
     hand_over: Mapping[str, str] = field(default_factory=dict)
-    """Pattern of unknown classes, such as `Reports::*`, to the queue whose workers run them. For
-    workers that do not announce classes, such as Sidekiq's. [X-CLASS-4]"""
+    """Pattern of classes, such as `Reports::*`, to the queue whose workers run them if they are not
+    registered here, or have a feature with the policy `hand_over`. For workers that do not announce
+    classes, such as Sidekiq's. [X-CLASS-4]"""
     foreign: Mapping[Feature, ForeignPolicy] = field(default_factory=lambda: dict(POLICIES))
-    """Feature of another product to the fate of its jobs: `park`, `run` or `fail`. Features that
-    are left out keep their default. [X-PARK-1]"""
+    """Feature of another product to the fate of its jobs: `park`, `run`, `fail`, or `hand_over` to
+    the queue that `hand_over` names. Features that are left out keep their default. [X-PARK-1]"""
     honour_paused: Literal["pro"] | None = None
     """`pro`: also fetch no jobs from the queues in the set `paused` of Sidekiq Pro. [KEY-6]"""
     precise: bool = True
@@ -150,6 +151,12 @@ class WorkerConfig:
                 raise ConfigError(
                     f"hand_over: queue {queue!r} of {pattern} is served by this worker itself; "
                     "name a queue that only workers with these classes serve"
+                )
+        for feature, policy in self.foreign.items():
+            if policy == "hand_over" and not self.hand_over:
+                raise ConfigError(
+                    f"foreign: {feature} is handed over, and no queue is named; name one that "
+                    "another worker serves, as hand_over *=ruby"
                 )
 
     @property
@@ -252,12 +259,12 @@ def _queues(value: Any) -> str | None:
 
 def _foreign(value: Any) -> str | None:
     if not isinstance(value, Mapping):
-        return f"{value!r} is not a mapping of features to park, run or fail"
+        return f"{value!r} is not a mapping of features to {', '.join(FATES)}"
     for feature, policy in value.items():
         if feature not in FEATURES:
             return f"{feature!r} is not one of {', '.join(FEATURES)}"
-        if policy not in ("park", "run", "fail"):
-            return f"{policy!r} of {feature} is not one of park, run, fail"
+        if policy not in FATES:
+            return f"{policy!r} of {feature} is not one of {', '.join(FATES)}"
         if policy == "run" and feature in ("encrypt", "delayed"):
             return (
                 f"{feature} cannot run: its arguments are written for other code; park or fail it"

@@ -11,7 +11,7 @@ import msgspec
 from jobwire.errors import InvalidArgument, MalformedPayload
 from jobwire.protocol.payload import Job, decode, edit
 
-__all__ = ["COMPRESSED", "MAX_INFLATED_BYTES", "compress", "inflate"]
+__all__ = ["COMPRESSED", "MAX_INFLATED_BYTES", "ArgumentsTooLarge", "compress", "inflate"]
 
 COMPRESSED = "compressed"
 ORIGINAL_BYTES = "original_job_size_bytes"
@@ -22,13 +22,18 @@ _LEVEL = 5
 _decode_raw = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
+class ArgumentsTooLarge(InvalidArgument):
+    """Arguments inflate to more bytes than this worker allows; another one may allow more."""
+
+
 def inflate(job: Job) -> None:
     """Replace compressed arguments of a job by the original ones, in its fields only.
 
     [X-ZIP-1] [X-ZIP-6]
 
     Raises:
-        InvalidArgument: They cannot be inflated, or are too large. [X-ZIP-2] [X-ZIP-3]
+        InvalidArgument: They cannot be inflated. [X-ZIP-2]
+        ArgumentsTooLarge: They are too large. [X-ZIP-3]
     """
     if job.fields[COMPRESSED] is None or job.fields[COMPRESSED] is False:
         return
@@ -38,6 +43,8 @@ def inflate(job: Job) -> None:
     try:
         text = _inflated(binascii.a2b_base64(args[0].encode("ascii"), strict_mode=True))
         fields = decode(b'{"args":%b}' % text, job.queue).fields
+    except ArgumentsTooLarge:
+        raise
     except (ValueError, zlib.error, MalformedPayload) as error:
         raise InvalidArgument(f"compressed args cannot be read: {error}") from None
     if fields.keys() != {"args"} or not isinstance(fields["args"], list):
@@ -58,7 +65,9 @@ def _inflated(data: bytes) -> bytes:
     while piece := stream.decompress(data, _PIECE_BYTES):
         left -= len(piece)
         if left < 0:
-            raise ValueError(f"the inflated text is larger than {MAX_INFLATED_BYTES} bytes")
+            raise ArgumentsTooLarge(
+                f"compressed args inflate to more than {MAX_INFLATED_BYTES} bytes"
+            )
         pieces.append(piece)
         data = stream.unconsumed_tail
     if not stream.eof:

@@ -13,9 +13,11 @@ from jobwire.protocol.wire import command
 
 __all__ = [
     "DELAYED_CLASSES",
+    "FATES",
     "FEATURES",
     "NEWER",
     "POLICIES",
+    "TOO_LARGE",
     "UNKNOWN",
     "Feature",
     "ForeignPolicy",
@@ -24,24 +26,36 @@ __all__ = [
     "why_field",
 ]
 
-Feature = Literal["encrypt", "bid", "expires_in", "delayed"]
+Feature = Literal["encrypt", "bid", "expires_in", "unique_for", "overrated", "delayed"]
 """A field of a commercial edition, or `delayed`: the classes of Sidekiq's delayed extensions."""
 
-ForeignPolicy = Literal["park", "run", "fail"]
-"""The fate of a job: set aside, run without the feature, or failed like one that raised."""
+ForeignPolicy = Literal["park", "run", "fail", "hand_over"]
+"""The fate of a job: set aside, run without the feature, failed like one that raised, or given to
+the queue that the setting `hand_over` names for its class; without such a queue it is set aside."""
 
 FEATURES: tuple[Feature, ...] = get_args(Feature)
+FATES: tuple[ForeignPolicy, ...] = get_args(ForeignPolicy)
 
 POLICIES: Mapping[Feature, ForeignPolicy] = MappingProxyType(
-    {"encrypt": "fail", "bid": "park", "expires_in": "park", "delayed": "park"}
+    {
+        "encrypt": "fail",
+        "bid": "park",
+        "expires_in": "park",
+        "unique_for": "run",
+        "overrated": "run",
+        "delayed": "park",
+    }
 )
 """The defaults. `encrypt` fails, as EXEC-13 asks, because middleware may decrypt. [X-PARK-1]"""
 
 UNKNOWN = "unknown"
-"""The reason of a parked job whose class is not registered; others are NEWER and features."""
+"""The reason of a parked job whose class is not registered; others follow, and are features."""
 
 NEWER = "version"
 """The reason of a parked job that is of a newer version of its class."""
+
+TOO_LARGE = "size"
+"""The reason of a parked job whose arguments inflate to more than a worker allows. [X-ZIP-3]"""
 
 DELAYED_CLASSES = frozenset(
     f"Sidekiq::Extensions::Delayed{on}" for on in ("Class", "Mailer", "Model")

@@ -159,8 +159,9 @@ SETTINGS: dict[str, Setting] = {
             "foreign",
             types.FOREIGN,
             ("--foreign",),
-            "For a job with encrypt, bid or expires_in, or of the classes of delayed extensions "
-            "(delayed): park sets it aside, run runs it, fail fails it; repeatable.",
+            "For a job with encrypt, bid, expires_in, unique_for or overrated, or of the classes "
+            "of delayed extensions (delayed): park sets it aside, run runs it, fail fails it, "
+            "hand_over gives it to the queue that --hand-over names; repeatable.",
             WorkerConfig().foreign,
             " ".join(f"{feature}={policy}" for feature, policy in WorkerConfig().foreign.items()),
         ),
@@ -168,8 +169,8 @@ SETTINGS: dict[str, Setting] = {
             "hand_over",
             types.HAND_OVER,
             ("--hand-over",),
-            "Queue for jobs of classes that are not registered here and match the pattern, such as "
-            "Reports::*=ruby; repeatable.",
+            "Queue for jobs that cannot run here, because their class is not registered or for "
+            "--foreign, if it matches the pattern, such as Reports::*=ruby; repeatable.",
             {},
             "none",
         ),

@@ -14,6 +14,11 @@ def seven() -> int:
     return 7
 
 
+@app.job(name="Echo", isolated=True, keep_result=60)
+def echo(one: object) -> object:
+    return one
+
+
 @app.job(name="Odd", isolated=True, keep_result=60)
 def odd() -> object:
     return {1, 2}

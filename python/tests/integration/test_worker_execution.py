@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import threading
 import time
+import zlib
 from collections.abc import Callable
 from hashlib import sha1
 from typing import Any
@@ -241,68 +243,129 @@ def test_current_job_is_there_only_while_it_runs(server: Server) -> None:
 
 # -- features of other products
 
-FOREIGN = {
-    "bid": b'{"class":"%s", "jid":"bid","queue":"default","retry":true,"args":[1.0],"bid":"b"}',
-    "expires_in": b'{"class":"%s","jid":"exp","queue":"default","retry":true,"args":[1.0],'
-    b'"expires_in":0}',
-    "encrypt": b'{"class":"%s","jid":"enc","queue":"default","args":["x"],"encrypt":true}',
-    "delayed": b'{"class":"Sidekiq::Extensions::DelayedModel","jid":"d","queue":"default",'
-    b'"args":["%s"]}',
-    "unknown": b'{"class":"New%s","jid":"u","queue":"default","retry":3,"args":[]}',
+# Each field of another product that may change the meaning of a job, and two kinds of classes: the
+# special members of the payload, and the fate of the job by default and with each policy.
+FATES: dict[str, tuple[str, str]] = {
+    "bid": ('"bid":"b"', "park run park fail hand_over"),
+    "encrypt": ('"encrypt":true', "fail fail park fail hand_over"),  # `run` is refused
+    "expires_in": ('"expires_in":0', "park run park fail hand_over"),
+    "unique_for": ('"unique_for":60', "run run park fail hand_over"),
+    "unique_until": ('"unique_until":"start"', "run run run run run"),
+    "overrated": ('"overrated":1', "run run park fail hand_over"),
+    "interrupted_count": ('"interrupted_count":1', "run run run run run"),
+    "size_limiter": ('"size_limiter":"validated"', "run run run run run"),
+    "compressed": (  # X-ZIP-1
+        '"args":["eF6LNtQziAUAA9cBSA=="],"compressed":true,"original_job_size_bytes":5',
+        "run run run run run",
+    ),
+    "delayed": (
+        '"class":"Sidekiq::Extensions::DelayedModel"',
+        "park park park fail hand_over",  # `run` is refused
+    ),
+    "unknown": ('"class":"New"', "fail fail park fail hand_over"),
 }
+COLUMNS = ("default", "run", "park", "fail", "hand_over")
+
+
+def foreign(field: str, number: int, class_name: str) -> bytes:
+    """Return a job with a field of another product, whose spelling is not ours."""
+    special = FATES[field][0]
+    known = {"class": f'"{class_name}"', "args": "[1.0]"}
+    rest = "".join(
+        f'"{name}":{text},' for name, text in known.items() if f'"{name}"' not in special
+    )
+    jid = f'"jid":"{field}-{number}"'
+    return f'{{ {jid},"queue":"default","retry":true,{rest}{special}}}'.encode()
 
 
 @pytest.mark.parametrize(
     ("fetch", "kind"),
     [
-        *(("reliable", b"Sync"), ("basic", b"Async")),
-        pytest.param("reliable", b"Seven", marks=pytest.mark.process),
+        *(("reliable", "Sync"), ("basic", "Async")),
+        pytest.param("reliable", "Echo", marks=pytest.mark.process),
     ],
 )
-@pytest.mark.parametrize("policy", ["park", "run", "fail"])
+@pytest.mark.parametrize("policy", COLUMNS)
 def test_the_policy_of_a_foreign_feature_decides_what_becomes_of_its_jobs(
-    server: Server,
-    caplog: pytest.LogCaptureFixture,
-    policy: ForeignPolicy,
-    kind: bytes,
-    fetch: FetchMode,
+    server: Server, caplog: pytest.LogCaptureFixture, policy: str, kind: str, fetch: FetchMode
 ) -> None:
-    """X-PARK-1 to X-PARK-4: exact bytes, the reason, nothing counted, one line a kind."""
-    ran: list[Any] = []
-    isolated = kind == b"Seven"
-    app = isolated_ends.app if isolated else App()
-    if not isolated:
-        app.job(name="Sync")(ran.append)
+    """X-PARK-1 to X-PARK-4: exact bytes, the reason, nothing counted, one line a kind.
 
-        @app.job(name="Async")
-        async def run(one: Any) -> None:
-            ran.append(one)
+    With X-CLASS-4 for the policy `hand_over`, X-ZIP-1 and EXEC-13.
+    """
+    app = isolated_ends.app if kind == "Echo" else App()
+    if kind == "Sync":
+        app.job(name=kind, keep_result=60)(lambda one: one)
+    elif kind == "Async":
 
-    runs: dict[Feature, ForeignPolicy] = {"bid": "run", "expires_in": "run"}
-    foreign = runs if policy == "run" else dict.fromkeys(FEATURES, policy)
-    unknown: UnknownJobs = "park" if policy == "park" else "retry"
-    texts = {reason: text % kind for reason, text in FOREIGN.items()}
-    if isolated:
-        texts = {reason: text.replace(b"[1.0]", b"[]") for reason, text in texts.items()}
-    push(server, *texts.values())
-    parked = {"park": [*texts], "run": ["delayed"], "fail": []}[policy]
-    failed = {"park": 0, "run": 2, "fail": 5}[policy]
-    with running(app, server, fetch=fetch, foreign=foreign, unknown_jobs=unknown):
-        wait_until(lambda: len(members(server, "jobwire:parked")) == len(parked))
-        wait_until(lambda: len(members(server, "retry")) == failed)
-        wait_until(lambda: settled(server))
-        client = server.client()
+        @app.job(name=kind, keep_result=60)
+        async def run(one: Any) -> Any:
+            return one
+
+    features: dict[Feature, ForeignPolicy] = {}
+    for feature in FEATURES:
+        if policy != "default" and not (policy == "run" and feature in ("encrypt", "delayed")):
+            features[feature] = policy  # type: ignore[assignment]
+    expected: dict[str, list[tuple[str, bytes]]] = {fate: [] for fate in COLUMNS[1:]}
+    for field, (_, fates) in FATES.items():
+        fate = fates.split()[COLUMNS.index(policy)]
+        expected[fate] += [(field, foreign(field, number, kind)) for number in (1, 2)]
+    push(server, *(text for jobs in expected.values() for _, text in jobs))
+    parked = {text: field for field, text in expected["park"]}
+    client: Any = server.client()
+    settings: dict[str, Any] = {"unknown_jobs": "park" if policy == "park" else "retry"}
+    if policy == "hand_over":
+        settings["hand_over"] = {"*": "ruby"}
+    with running(app, server, fetch=fetch, foreign=features, **settings):
+        wait_until(lambda: len(members(server, "retry")) == len(expected["fail"]))
+        wait_until(lambda: client.llen("queue:ruby") == len(expected["hand_over"]))
         wait_until(lambda: client.hlen("jobwire:parked:why") == len(parked))
-    assert sorted(members(server, "jobwire:parked")) == sorted(texts[one] for one in parked)
-    why: Any = client.hgetall("jobwire:parked:why")
-    assert why == {sha1(texts[one]).hexdigest().encode(): one.encode() for one in parked}
-    assert stat(server, "failed") == failed
-    assert stat(server, "processed") == failed + 2 * (policy == "run")
-    assert len(ran) == 2 * (policy == "run" and not isolated)
-    told = [record.args for record in caplog.records if record.msg.startswith("%s ")]
-    assert len(told) == len({*told}) == {"park": 4, "run": 3, "fail": 2}[policy]
+        wait_until(lambda: not client.exists("queue:default"))
+        wait_until(lambda: not client.keys("jobwire:private:*"))
+    assert {*members(server, "jobwire:parked")} == {*parked}
+    why = {sha1(text).hexdigest().encode(): field.encode() for text, field in parked.items()}
+    assert client.hgetall("jobwire:parked:why") == why
+    handed_over = client.lrange("queue:ruby", 0, -1)
+    assert sorted(handed_over) == sorted(text for _, text in expected["hand_over"])
+    stored = {json.loads(text)["jid"]: text for text in members(server, "retry")}
+    for _, text in expected["fail"]:
+        failed = stored.pop(json.loads(text)["jid"])
+        assert failed.startswith(b"{" + text[2:-1] + b","), failed  # each member as it was
+        new = {*json.loads(failed)} - {*json.loads(text)}
+        assert new == {"error_class", "error_message", "failed_at", "retry_count"}
+    with jobwire.Client(server.url) as reader:
+        for _, text in expected["run"]:
+            result = reader.result(json.loads(text)["jid"])
+            assert result is not None
+            assert (result.outcome, result.value) == ("done", 1.0)
+    assert not client.exists("dead", "schedule", "jobwire:unreadable")
+    assert stat(server, "failed") == len(expected["fail"])
+    assert stat(server, "processed") == len(expected["fail"]) + len(expected["run"])
+    told = [record.getMessage() for record in caplog.records if record.msg.startswith("%s ")]
+    silent = {"encrypt"} if policy in ("default", "run", "fail") else set()  # it fails by itself
+    silent |= {"delayed"} if policy == "fail" else set()
+    assert len(told) == len({*told}) == len({*FEATURES} - silent)
     unknown_kind = [record for record in caplog.records if "announced them" in record.msg]
     assert len(unknown_kind) == (policy == "park")
+
+
+def test_arguments_that_inflate_to_too_much_are_parked(
+    server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    """X-ZIP-3, X-PARK-3: for a worker that allows more, also if a failure would drop the job."""
+    zeros = base64.b64encode(zlib.compress(b"[%b1]" % (b"0," * (17 << 20)), 1)).decode()
+    text = f'{{ "class":"One","args":["{zeros}"],"compressed":true}}'.encode()
+    app = App()
+    ran: list[Any] = []
+    app.job(name="One")(ran.append)
+    push(server, text)
+    client: Any = server.client()
+    with running(app, server):
+        wait_until(lambda: client.hvals("jobwire:parked:why") == [b"size"])
+        assert members(server, "jobwire:parked") == [text]
+    assert not client.exists("retry", "dead", "stat:failed", "stat:processed")
+    assert not ran
+    assert "inflate to more than 33554432 bytes are parked" in caplog.text
 
 
 @WAYS
@@ -370,7 +433,8 @@ def test_a_job_of_a_newer_version_waits_for_newer_code(
 
 def test_parked_jobs_go_back_to_their_queues_as_they_were(server: Server) -> None:
     """X-PARK-5: by reason, by class and by number."""
-    texts = {reason: text % b"One" for reason, text in FOREIGN.items() if reason != "encrypt"}
+    fields = ("bid", "expires_in", "delayed", "unknown")
+    texts = {field: foreign(field, 1, "One") for field in fields}
     push(server, *texts.values(), b'{"class":"Two","args":[],"bid":"b"}')
     with running(App(), server, unknown_jobs="park"):
         wait_until(lambda: server.client().hlen("jobwire:parked:why") == 5)

@@ -419,7 +419,10 @@ def test_settings_that_the_rows_name_exist() -> None:
     for name in ("unknown_jobs", "foreign", "periodic"):
         assert name in SETTINGS
         assert name in settings
-    rows: dict[str, Feature] = {"bid": "bid", "expires-in": "expires_in", "encrypt": "encrypt"}
+    rows: dict[str, Feature] = {
+        **{"bid": "bid", "expires-in": "expires_in", "encrypt": "encrypt"},
+        **{"unique-for": "unique_for", "overrated": "overrated"},
+    }
     for code, feature in rows.items():
         assert TREATMENTS[code].fate == POLICIES[feature]
         assert f"foreign {feature}=" in TREATMENTS[code].setting

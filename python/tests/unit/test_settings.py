@@ -117,7 +117,10 @@ VARIABLES: dict[str, tuple[str, Any]] = {
     "JOBWIRE_UNKNOWN_JOBS": ("sidekiq", "sidekiq"),
     "JOBWIRE_FOREIGN": (
         "bid=run encrypt=park",
-        {"encrypt": "park", "bid": "run", "expires_in": "park", "delayed": "park"},
+        {
+            **{"encrypt": "park", "bid": "run", "expires_in": "park"},
+            **{"unique_for": "run", "overrated": "run", "delayed": "park"},
+        },
     ),
     "JOBWIRE_HAND_OVER": ("Reports::*=ruby A=b", {"Reports::*": "ruby", "A": "b"}),
     "JOBWIRE_HONOUR_PAUSED": ("pro", "pro"),

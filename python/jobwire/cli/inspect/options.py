@@ -97,7 +97,7 @@ limit_option = click.option(
 reason_option = click.option(
     "--reason",
     metavar="REASON",
-    help="Only parked for this reason: bid, expires_in, encrypt, delayed, unknown, version.",
+    help="Only parked for this reason: a feature such as bid, or unknown, version, size.",
 )
 
 

@@ -339,6 +339,9 @@ def _parked(one: JobLocation, facts: JobFacts) -> Reason:
         case foreign.NEWER:
             why = f": it is of a newer version of {shown} than the worker that took it"
             remedy = "start a worker that has the version, which puts it back"
+        case foreign.TOO_LARGE:
+            why = ": its compressed arguments inflate to more than the worker that took it allows"
+            remedy = "have a worker without this limit, such as GitLab's, run it, or delete it"
         case feature:
             named = f" ({visible(text(feature))})" if feature else ""
             why = f": it needs a feature of another product{named}"

@@ -28,7 +28,7 @@ __all__ = [
 
 Version: TypeAlias = tuple[int, ...]
 
-Fate = Literal["run", "translate", "park", "fail", "ignore"]
+Fate = Literal["run", "translate", "park", "fail", "hand_over", "ignore"]
 """`run`: the jobs run, and the feature has no effect. `translate`: they run, decoded first. `park`:
 they are set aside. `fail`: they fail. `ignore`: neither read nor changed."""
 
@@ -371,8 +371,12 @@ TREATMENTS: Mapping[str, Treatment] = {
         "they fail, unless middleware decrypts their last argument",
         "foreign encrypt=park",
     ),
-    "unique-for": Treatment("run", "their lock stays until it expires", _OWN_QUEUES),
-    "overrated": Treatment("run", "rate limits are not observed", _OWN_QUEUES),
+    "unique-for": Treatment(
+        POLICIES["unique_for"], "their lock stays until it expires", "foreign unique_for=park"
+    ),
+    "overrated": Treatment(
+        POLICIES["overrated"], "rate limits are not observed", "foreign overrated=park"
+    ),
     "limiter": Treatment("run", "rate limits are not observed", _OWN_QUEUES),
     "paused": Treatment(
         "ignore",

@@ -24,11 +24,17 @@ from jobwire.errors import InvalidArgument, UnknownJob
 from jobwire.protocol import active_job
 from jobwire.protocol.chains import NEXT
 from jobwire.protocol.classes import class_of
-from jobwire.protocol.compression import COMPRESSED, inflate
+from jobwire.protocol.compression import (
+    COMPRESSED,
+    MAX_INFLATED_BYTES,
+    ArgumentsTooLarge,
+    inflate,
+)
 from jobwire.protocol.foreign import (
     DELAYED_CLASSES,
     NEWER,
     POLICIES,
+    TOO_LARGE,
     UNKNOWN,
     Feature,
     ForeignPolicy,
@@ -58,6 +64,8 @@ _TOLD: Mapping[ForeignPolicy, str] = {
     "their queue, 'jobwire inspect unpark --reason %s'",
     "run": "%s run as if they had not the feature; set foreign %s=park to set them aside",
     "fail": "%s fail; set foreign %s=park to set them aside without a retry",
+    "hand_over": "%s go to the queue that hand_over names for their class, or are parked: see "
+    "'jobwire inspect parked'; then 'jobwire inspect unpark --reason %s'",
 }
 _log = logging.getLogger("jobwire.worker")
 _Call = Callable[[Job], Any]
@@ -152,7 +160,8 @@ class JobTable:
         iterations: Runs iterable jobs.
         foreign: The policies of features of other products that differ from the default.
         parks_unknown: True to set jobs of unknown classes aside. [X-PARK-2]
-        hand_over: Patterns of unknown classes to the queues whose workers run them. [X-CLASS-4]
+        hand_over: Patterns of classes to the queues whose workers run what this process may not:
+            jobs of unknown classes, and of features with this policy. [X-CLASS-4]
         groups: Runs groups, which are jobs that no application registers. [X-FLOW-9]
     """
 
@@ -182,7 +191,7 @@ class JobTable:
         self._foreign = {**POLICIES, **foreign}
         # A job with `encrypt` fails by itself, unless middleware decrypts it. [EXEC-13]
         self._delayed = self._foreign.pop("delayed")
-        if self._foreign["encrypt"] != "park":
+        if self._foreign["encrypt"] == "fail":
             del self._foreign["encrypt"]
         self._parks_unknown = parks_unknown
         self._hand_over = hand_over
@@ -197,7 +206,10 @@ class JobTable:
             try:
                 inflate(job)
             except InvalidArgument as error:
-                return CompiledJob(self._app.find(job.fields), partial(_raise, error))
+                parked = self._why_too_large() if isinstance(error, ArgumentsTooLarge) else ""
+                return CompiledJob(
+                    *(self._app.find(job.fields), partial(_raise, error)), parked=parked
+                )
         if VERSION in job.fields and (compiled := self._newer(job)):
             return compiled
         compiled = self._known.get(job.class_name)
@@ -230,9 +242,18 @@ class JobTable:
                 f"let a worker that has it serve the queue, or set foreign {feature}=run"
             )
             definition = self._app.find(job.fields)
-            parked = feature if policy == "park" else ""
-            return CompiledJob(definition, partial(_raise, error), parked=parked)
+            parked = "" if policy == "fail" else feature
+            to = self._other_queue(job) if policy == "hand_over" else ""
+            return CompiledJob(definition, partial(_raise, error), parked=parked, handed_to=to)
         return None
+
+    def _why_too_large(self) -> str:
+        """Return why to park a job whose arguments inflate to too many bytes. [X-ZIP-3]"""
+        self._tell(
+            *(TOO_LARGE, "park"),
+            f"jobs whose compressed arguments inflate to more than {MAX_INFLATED_BYTES} bytes",
+        )
+        return TOO_LARGE
 
     def _newer(self, job: Job) -> CompiledJob | None:
         """Return how to end a job of a newer version of its class; None to run it."""
@@ -250,8 +271,8 @@ class JobTable:
 
     def _why_unknown(self, job: Job) -> str:
         """Return why to park a job of an unknown class; empty to let it fail. [X-PARK-2]"""
-        if self._delayed == "park" and job.class_name in DELAYED_CLASSES:
-            self._tell("delayed", "park", "jobs of Sidekiq's delayed extensions")
+        if self._delayed != "fail" and job.class_name in DELAYED_CLASSES:
+            self._tell("delayed", self._delayed, "jobs of Sidekiq's delayed extensions")
             return "delayed"
         if self._parks_unknown and job.class_name:
             self._once(
@@ -265,14 +286,14 @@ class JobTable:
         return ""
 
     def _other_queue(self, job: Job) -> str:
-        """Return the queue that the settings name for an unknown class; "" for none. [X-CLASS-4]"""
+        """Return the queue that the settings name for a class; "" for none. [X-CLASS-4]"""
         name = class_of(job.fields)
         for pattern, queue in self._hand_over.items():
             if fnmatchcase(name, pattern):
                 self._once(
                     f"{pattern}={queue}",
-                    "jobs of %s are not registered here and go to queue %s, as hand_over says; let "
-                    "a worker that runs them serve it",
+                    "jobs of %s that cannot run here go to queue %s, as hand_over says; let a "
+                    "worker that runs them serve it",
                     *(pattern, queue),
                 )
                 return queue

@@ -254,6 +254,7 @@ def test_the_batch_of_a_job(operations: Operations, client: Any) -> None:
     [
         ("unknown", "a worker that took it knows no class A"),
         ("version", "it is of a newer version of A than the worker that took it"),
+        ("size", "its compressed arguments inflate to more than the worker that took it allows"),
         ("bid", "it needs a feature of another product (bid)"),
         ("", "it needs a feature of another product"),
     ],
