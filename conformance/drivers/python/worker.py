@@ -139,7 +139,7 @@ def progress(reports: list[list[Any]], name: str) -> None:
     report("end", ok=True)
 
 
-app.sidekiq_status("JobwireProgress")
+app.sidekiq_status("JobwireProgress", "JobwireObey")
 
 
 @app.active_job("JobwireActive")

@@ -187,7 +187,6 @@ class App(Steps):
             server_middleware
         )
         self.around: list[Around] = []
-        self.ruby_status: RubyStatus | None = None
         self.outermost: list[Around] = []
         self.death_handlers: list[DeathHandler] = []
         self.error_handlers: list[ErrorHandler] = []
@@ -649,13 +648,14 @@ class App(Steps):
         self.around.insert(0, CurrentAttributes(field, variables).restore)
 
     def sidekiq_status(self, *classes: str, keep: int = 1800) -> None:
-        """Have workers write the status of jobs in the form of sidekiq-status. [X-ADDON-19]
+        """Write the status of jobs in the form of sidekiq-status. [X-ADDON-19] to [X-ADDON-21]
 
             app.sidekiq_status("Reports::Monthly")
 
-        Ruby and its page then see a job of Python as `working`, `complete`, `retrying` or `failed`,
-        and the values of `report_progress` as `at`, `total` and `message`. A start costs a message
-        to Redis more.
+        Ruby and its page then see a job of Python as `queued` from its push on, as `working`,
+        `complete`, `retrying` or `failed`, and the values of `report_progress` as `at`, `total` and
+        `message`. A job that Ruby asks to stop is cancelled within 15 s, as by `cancel`. A push
+        and a start cost a message to Redis more. Call it before the first push.
 
         Args:
             *classes: Names of the classes, as they are in payloads; none for all jobs of the app.
@@ -666,7 +666,7 @@ class App(Steps):
         """
         if type(keep) is not int or keep < 1:
             raise ConfigError(f"sidekiq_status: keep is {keep!r}; pass whole seconds, 1 or more")
-        self.ruby_status = RubyStatus(keep, frozenset(classes))
+        self.transport.ruby_status = RubyStatus(keep, frozenset(classes))
 
     def iterable(
         self, *, name: str | None = None, redis: str = "", **options: Unpack[IterableOptions]

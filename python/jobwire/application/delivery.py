@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 from jobwire.protocol.batches import BatchStatus, Membership
 from jobwire.protocol.normalize import ReadyPayload
-from jobwire.protocol.progress import JobProgress
+from jobwire.protocol.progress import JobProgress, RubyStatus
 from jobwire.protocol.unique import Refused
 from jobwire.protocol.wire import Local, Op
 
@@ -125,14 +125,16 @@ class Transport:
         overrides: Deliveries that override Redis; the last one receives the jobs.
         deferral: Keeps jobs until a transaction commits; None if nothing does.
         bridge: How tests run jobs; None: without a framework.
+        ruby_status: The jobs whose status is written as they are pushed; None: none. [X-ADDON-20]
     """
 
-    __slots__ = ("bridge", "deferral", "overrides")
+    __slots__ = ("bridge", "deferral", "overrides", "ruby_status")
 
     def __init__(self) -> None:
         self.overrides: list[Delivery] = []
         self.deferral: Deferral | None = None
         self.bridge: Bridge | None = None
+        self.ruby_status: RubyStatus | None = None
 
     @contextmanager
     def override(self, delivery: Delivery) -> Iterator[None]:

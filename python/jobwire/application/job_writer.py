@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from jobwire.application.delivery import Transport, defer, deliver, log_refused
+from jobwire.errors import NoReply, RedisRefused
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.normalize import ReadyPayload
-from jobwire.protocol.pushing import push, push_bulk, replace
+from jobwire.protocol.payload import LazyJob
+from jobwire.protocol.progress import RubyStatus
+from jobwire.protocol.pushing import push, push_bulk, replace, slices
 from jobwire.protocol.unique import Refused
-from jobwire.protocol.wire import Confirm, Op
+from jobwire.protocol.wire import Batch, Command, Confirm, Op, command
 
 if TYPE_CHECKING:
     from jobwire.application.push_buffer import Keeper
@@ -85,11 +89,37 @@ class JobWriter:
 
     def send(self, jobs: Sequence[ReadyPayload]) -> Op[Refused]:
         """Write complete jobs to Redis now, without a buffer; return those that were refused."""
+        status = self.transport.ruby_status
+        if status is not None:  # before a worker can have the job and write `working`
+            for part in slices(jobs):
+                yield from self._show(self._queued(status, part))
         if len(jobs) == 1:
             refused = yield from push(self.keys, jobs, self.confirm)
         else:
             refused = yield from push_bulk(self.keys, jobs, self.confirm)
-        return (yield from self._replaced(jobs, refused)) if refused else refused
+        if refused:
+            refused = yield from self._replaced(jobs, refused)
+        if refused and status is not None:
+            yield from self._show([command("UNLINK", *map(self.keys.ruby_status, refused))])
+        return refused
+
+    def _queued(self, status: RubyStatus, jobs: Sequence[ReadyPayload]) -> list[Command]:
+        """Return the commands that say that jobs wait, if their class has a status."""
+        read = {job.jid: LazyJob(job.text, job.queue) for job in jobs}
+        return [
+            step
+            for jid, job in read.items()
+            if status.covers(job.display_class)
+            for step in status.waits(
+                *(self.keys, jid, job.display_class, job.fields["args"], self._clock())
+            )
+        ]
+
+    def _show(self, steps: Sequence[Command]) -> Op[None]:
+        """Write a status, which is for people: a refusal of it keeps no job out. [X-ADDON-20]"""
+        if steps:
+            with suppress(NoReply, RedisRefused):
+                yield Batch(steps, atomic=True)
 
     def _replaced(self, jobs: Sequence[ReadyPayload], refused: Refused) -> Op[Refused]:
         """Write refused jobs that replace others; return those that could not. [X-UNIQ-10]"""

@@ -1,4 +1,7 @@
-"""Progress of jobs: states of iterable jobs, and reports of any job. [ITER-1] [X-PROG-6]"""
+"""Progress of jobs: states of iterable jobs, reports of any job, statuses of sidekiq-status.
+
+[ITER-1] [X-PROG-6]
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from jobwire.protocol.keys import Keys
 from jobwire.protocol.progress import JobProgress
 from jobwire.protocol.wire import Op, command
 
-__all__ = ["IterationState", "find_states", "reported", "states"]
+__all__ = ["IterationState", "StatusOfRuby", "find_states", "reported", "ruby_status", "states"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +37,49 @@ class IterationState:
     runtime: float
     cancelled_at: float | None
     problem: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StatusOfRuby:
+    """The status of a job as sidekiq-status keeps it, also for a job of Ruby. [X-ADDON-19]
+
+    Attributes:
+        status: Such as `queued` or `complete`; any text.
+        progress: How far the job is, with the time of the last change; None if it does not say.
+        moments: Epoch seconds of its push, its last start and its end, by words for people.
+        stops: True if a program has asked the job to end. [X-ADDON-21]
+    """
+
+    status: str
+    progress: JobProgress | None
+    moments: dict[str, float]
+    stops: bool
+
+
+_MOMENTS = {"enqueued_at": "Enqueued", "started_at": "Started", "ended_at": "Ended"}
+
+
+def ruby_status(keys: Keys, jid: str) -> Op[StatusOfRuby | None]:
+    """Return the status of a job that sidekiq-status, or a worker in its form, has written."""
+    names = ("status", "at", "total", "message", "stop", "updated_at", "update_time", *_MOMENTS)
+    (reply,) = yield from ask([command("HMGET", raw(keys.ruby_status(jid)), *names)])
+    found = dict(zip(names, items(reply), strict=False))
+    if found.get("status") is None:
+        return None
+    done = _count(found["at"])
+    changed = number(found["updated_at"]) or number(found["update_time"]) or 0.0  # up to 3.x
+    note = text(found["message"])[: progress.MAX_NOTE_CHARS]
+    return StatusOfRuby(
+        text(found["status"])[: progress.MAX_NOTE_CHARS],
+        None if done is None else JobProgress(done, _count(found["total"]), note, changed),
+        {said: at for name, said in _MOMENTS.items() if (at := number(found[name])) is not None},
+        found["stop"] == b"true",
+    )
+
+
+def _count(value: object) -> int | None:
+    count = whole(value, -1)
+    return count if 0 <= count <= progress.MAX_NUMBER else None
 
 
 def reported(keys: Keys, jids: Sequence[str]) -> Op[dict[str, JobProgress]]:

@@ -1,18 +1,18 @@
 """The progress that a running job reports, as a JSON object at a key of the job. [X-PROG-1]
 
-And the status of a job in the form of sidekiq-status. [X-ADDON-19]
+And the status of a job in the form of sidekiq-status. [X-ADDON-19] to [X-ADDON-21]
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
 from jobwire.errors import InvalidArgument
 from jobwire.protocol.keys import Keys
-from jobwire.protocol.wire import Arg, Command, command
+from jobwire.protocol.wire import Arg, Batch, Command, Op, command
 
 __all__ = [
     "KEEP_S",
@@ -31,7 +31,7 @@ MAX_NOTE_CHARS = 200  # [X-PROG-2]
 MAX_NUMBER = 2**53  # every reader of JSON keeps integers up to here exact
 
 
-Status: TypeAlias = Literal["working", "complete", "retrying", "failed", "interrupted", "stopped"]
+Status: TypeAlias = Literal["complete", "retrying", "failed", "interrupted", "stopped"]
 
 
 class JobProgress(msgspec.Struct, frozen=True):  # made more often than written; see Execution
@@ -125,7 +125,7 @@ def _number(value: object) -> int | float | None:
 
 
 class RubyStatus(NamedTuple):
-    """The jobs whose status is written in the form of sidekiq-status. [X-ADDON-19]
+    """The jobs whose status is written in the form of sidekiq-status. [X-ADDON-19] [X-ADDON-20]
 
     Attributes:
         keep: Seconds to keep a status after its last change.
@@ -139,11 +139,18 @@ class RubyStatus(NamedTuple):
         """True if the status of jobs of a class is written."""
         return not self.classes or class_name in self.classes
 
-    def begins(
-        self, keys: Keys, jid: str, class_name: str, args: list[Any], now: float
+    def waits(
+        self, keys: Keys, jid: str, class_name: str, args: object, now: float
     ) -> list[Command]:
-        """Return the commands that say that a job runs."""
-        described = ("jid", jid, "worker", class_name, "args", msgspec.json.encode(args))
+        """Return the commands that say that a job was pushed. [X-ADDON-20]"""
+        described = _described(jid, class_name, args)
+        return self._set(keys, jid, now, "status", "queued", "enqueued_at", int(now), *described)
+
+    def begins(
+        self, keys: Keys, jid: str, class_name: str, args: object, now: float
+    ) -> list[Command]:
+        """Return the commands that say that a job runs. [X-ADDON-19]"""
+        described = _described(jid, class_name, args)
         return self._set(keys, jid, now, "status", "working", "started_at", int(now), *described)
 
     def ends(
@@ -154,9 +161,20 @@ class RubyStatus(NamedTuple):
         words = () if progress is None else _ruby_words(progress)
         return self._set(keys, jid, now, "status", status, *ended, *words)
 
-    def goes_on(self, keys: Keys, jid: str, progress: JobProgress, now: float) -> list[Command]:
-        """Return the commands that say how far a job is."""
-        return self._set(keys, jid, now, *_ruby_words(progress))
+    def goes_on(
+        self, keys: Keys, jobs: Mapping[str, JobProgress | None], now: float
+    ) -> Op[Collection[str]]:
+        """Write how far running jobs are, and return those that Ruby asks to end.
+
+        [X-ADDON-19] [X-ADDON-21]
+        """
+        steps = [command("HGET", keys.ruby_status(jid), "stop") for jid in jobs]
+        for jid, progress in jobs.items():
+            if progress is not None:
+                steps += self._set(keys, jid, now, *_ruby_words(progress))
+        # Not atomic: a key of another type then hides the answers for no other job.
+        replies: Sequence[Any] = yield Batch(steps)
+        return {jid for jid, stop in zip(jobs, replies, strict=False) if stop == b"true"}
 
     def _set(self, keys: Keys, jid: str, now: float, *fields: Arg) -> list[Command]:
         key = keys.ruby_status(jid)
@@ -165,6 +183,11 @@ class RubyStatus(NamedTuple):
             command("EXPIRE", key, self.keep),
             command("PUBLISH", "status_updates", jid),
         ]
+
+
+def _described(jid: str, class_name: str, args: object) -> tuple[Arg, ...]:
+    text = msgspec.json.encode(args) if args else b"{}"
+    return "jid", jid, "worker", class_name, "args", text
 
 
 def _ruby_words(progress: JobProgress) -> tuple[Arg, ...]:

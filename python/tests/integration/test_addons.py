@@ -12,7 +12,16 @@ from typing import Any, TypeAlias
 import pytest
 
 from harness.servers import Server, wait_until
-from jobwire import App, Cancelled, ConfigError, Filter, Inspector, current_job, report_progress
+from jobwire import (
+    App,
+    Cancelled,
+    ConfigError,
+    DuplicateJob,
+    Filter,
+    Inspector,
+    current_job,
+    report_progress,
+)
 from jobwire.application.config import FetchMode
 from jobwire.inspect.sets import sweep_queue
 from jobwire.protocol.keys import Keys
@@ -538,6 +547,100 @@ def test_a_status_as_sidekiq_status_writes_it(
     heard: Any = next(one for one in hears.listen() if one["type"] == "message")
     assert heard["data"] == ME.encode()
     hears.close()
+
+
+def test_a_status_of_a_job_whose_arguments_are_no_array(server: Server) -> None:
+    """EXEC-7, X-ADDON-19: the job fails like others, and is retried."""
+    client: Any = server.client()
+    app = App()
+    app.job(name="Work")(_fail_if)
+    app.sidekiq_status()
+    client.lpush("queue:default", f'{{"class":"Work","args":"x","jid":"{ME}","retry":true}}')
+    with running(app, server):
+        wait_until(lambda: client.hget(f"sidekiq:status:{ME}", "status") == b"retrying")
+    assert client.hget(f"sidekiq:status:{ME}", "args") == b'"x"'
+    assert client.zcard("retry") == 1
+
+
+@pytest.mark.parametrize("push", ["one", "bulk", "schedule"])
+def test_a_push_writes_that_a_job_is_queued(server: Server, push: str) -> None:
+    """X-ADDON-20: before the push; not for a job that is refused, or of another class."""
+    client: Any = server.client()
+    app = App(server.url)
+    app.sidekiq_status("Work", keep=90)
+    if push == "one":
+        jids = [app.client.push("Work", ["é", {"a": 1.0}])]
+    elif push == "bulk":
+        jids = app.client.push_bulk("Work", [["é", {"a": 1.0}]] * 1001)
+    else:
+        jids = [app.client.push("Work", ["é", {"a": 1.0}], at=4e9)]
+    app.client.push("Other", [1])
+    described = {"status": "queued", "worker": "Work", "args": '["é",{"a":1.0}]'}
+    keys = [f"sidekiq:status:{jid}" for jid in jids]
+    assert {key.decode() for key in client.keys("sidekiq:status:*")} == {*keys}
+    for jid, key in zip(jids, keys, strict=True):
+        assert 80 < client.ttl(key) <= 90
+        found = {name.decode(): text.decode() for name, text in client.hgetall(key).items()}
+        assert time.time() - 60 < int(found.pop("enqueued_at")) <= time.time()
+        assert time.time() - 60 < int(found.pop("updated_at")) <= time.time()
+        assert found == {**described, "jid": jid}
+    app.close()
+
+
+def test_a_push_that_is_refused_leaves_no_status(server: Server) -> None:
+    """X-ADDON-20: of a unique job; and a status that Redis refuses keeps no job out."""
+    client: Any = server.client()
+    app = App(server.url)
+    app.sidekiq_status()
+    first = app.client.push("Work", unique=60)
+    with pytest.raises(DuplicateJob):
+        app.client.push("Work", unique=60)
+    assert client.keys("sidekiq:status:*") == [f"sidekiq:status:{first}".encode()]
+    assert client.hget(f"sidekiq:status:{first}", "args") == b"{}"
+    client.set(f"sidekiq:status:{ME}", "of another type")
+    app.client.push("Work", [1], jid=ME)
+    assert client.llen("queue:default") == 2
+    app.close()
+
+
+@FETCH
+@pytest.mark.parametrize("kind", ["Sync", "Async"])
+def test_ruby_stops_a_running_job(server: Server, fetch: FetchMode, kind: str) -> None:
+    """X-ADDON-21: with a heartbeat; it has succeeded. Also if it was asked while it waited."""
+    client: Any = server.client()
+    key = f"sidekiq:status:{ME}"
+    app = App()
+    begun = threading.Event()
+
+    @app.job(name="Sync")
+    def work() -> None:
+        begun.set()
+        job = current_job()
+        wait_until(lambda: job is not None and job.cancelled, what="the cancellation")
+        raise Cancelled
+
+    @app.job(name="Async")
+    async def awork() -> None:
+        begun.set()
+        await asyncio.sleep(60)
+
+    app.sidekiq_status(kind)
+    with running(app, server, fetch=fetch, timings=brisk(heartbeat_interval=0.2)):
+        for early in (False, True):
+            if early:
+                client.hset(key, "stop", "true")
+            push_job(server, kind, retry=True)
+            assert begun.wait(60)
+            if not early:
+                client.hset(key, "stop", "yes")  # not the word
+                wait_until(lambda: client.hget(key, "status") == b"working", what="its start")
+                client.hset(key, "stop", "true")
+            wait_until(lambda: client.hget(key, "status") == b"stopped", what="the end")
+            assert client.hget(key, "ended_at")
+            client.delete(key)
+            begun.clear()
+    assert client.mget("stat:processed", "stat:failed") in ([b"2", None], [b"2", b"0"])
+    assert not client.exists("retry", "dead", "queue:default")
 
 
 def test_a_time_that_sidekiq_status_cannot_keep() -> None:

@@ -48,7 +48,7 @@ from jobwire.errors import ConfigError, JobwireError, NoReply
 from jobwire.inspect.entry import QUEUE, Entry, SetName
 from jobwire.inspect.filters import Filter
 from jobwire.inspect.locks import UniqueLock
-from jobwire.inspect.progress import reported
+from jobwire.inspect.progress import StatusOfRuby, reported, ruby_status
 from jobwire.inspect.sync import Inspector
 from jobwire.protocol.groups import Member, read_members
 from jobwire.protocol.iteration import Cancellation
@@ -230,6 +230,10 @@ class Operations:
     def progress(self, jid: str) -> JobProgress | None:
         """Return what a job has reported last about its progress; None if there is nothing."""
         return self._run(reported(self._keys, [jid])).get(jid)
+
+    def ruby_status(self, jid: str) -> StatusOfRuby | None:
+        """Return the status of a job as sidekiq-status keeps it; None if there is none."""
+        return self._run(ruby_status(self._keys, jid))
 
     def group_members(self, fields: Mapping[str, object]) -> list[Member]:
         """Return the members of the group that a job is or belongs to, from its payload fields."""

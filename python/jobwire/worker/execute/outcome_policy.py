@@ -235,9 +235,11 @@ class OutcomePolicy:
         if execution is not None:
             if execution.waiter and outcome.place not in ("queue", "schedule"):
                 after += gitlab.end_wait(self.keys, execution.waiter, job.jid)
-            if execution.has_status and self.app.ruby_status is not None:
+            if execution.has_status and self.app.transport.ruby_status is not None:
                 status, progress = _ruby_status(outcome), execution.job.progress
-                after += self.app.ruby_status.ends(self.keys, job.jid, status, progress, now)
+                after += self.app.transport.ruby_status.ends(
+                    self.keys, job.jid, status, progress, now
+                )
         return msgspec.structs.replace(outcome, after=after)
 
     def cancelled(self, execution: Execution, counters: ThreadMetrics) -> None:
@@ -295,11 +297,12 @@ class OutcomePolicy:
 
     def shows_start(self, execution: Execution) -> None:
         """Write that a job runs, if its class has a status. [X-ADDON-19]"""
-        job, of = execution.job, self.app.ruby_status
+        job, of = execution.job, self.app.transport.ruby_status
         if of is None or self.redis is None or job.jid is None or not of.covers(job.display_class):
             return
         execution.has_status = True
-        steps = of.begins(self.keys, job.jid, job.display_class, job.args, time.time())
+        args = job.fields.get("args")  # of any type: the job fails later
+        steps = of.begins(self.keys, job.jid, job.display_class, args, time.time())
         with suppress(RedisTrouble):  # a status is for people, and the end writes another
             self.redis.run(once(Batch(steps, atomic=True)))
 

@@ -72,7 +72,7 @@ class Processor:
         self._tasks = tasks
         self._job_table = job_table
         self._outcome_policy = outcome_policy
-        self._has_status = outcome_policy.app.ruby_status is not None
+        self._has_status = outcome_policy.app.transport.ruby_status is not None
         self._counters = counters
         self._watch = watch
         self._cancelled_ids = cancelled_ids

@@ -39,7 +39,7 @@ from jobwire.protocol.ordering import QueueOrder, expand, is_pattern
 from jobwire.protocol.placement import read_states
 from jobwire.protocol.server import ServerInfo, check_server
 from jobwire.protocol.times import Generation
-from jobwire.protocol.wire import Batch, Command, command, once
+from jobwire.protocol.wire import command, once
 from jobwire.text import counted
 from jobwire.worker.background.canceller import Canceller
 from jobwire.worker.background.heartbeat import HeartbeatThread, rss
@@ -392,16 +392,21 @@ class Launcher:
             for capsule in self._capsules:
                 capsule.cancel(ids)
 
-    def _show_progress(self) -> None:
-        """Write the progress of running jobs in the form of sidekiq-status. [X-ADDON-19]"""
-        if (status := self.app.ruby_status) is None:
+    def _share_status(self) -> None:
+        """Write how far running jobs are as sidekiq-status does, and end those that Ruby stops.
+
+        [X-ADDON-19] [X-ADDON-21]
+        """
+        if (status := self.app.transport.ruby_status) is None:
             return
-        steps: list[Command] = []
-        for job in (work.job for work in self.works().values()):
-            if job and job.progress and job.jid and status.covers(job.display_class):
-                steps += status.goes_on(self._keys, job.jid, job.progress, time.time())
-        if steps:
-            self._redis.run(once(Batch(steps, atomic=True)))
+        jobs = {
+            job.jid: job.progress
+            for job in (work.job for work in self.works().values())
+            if job and job.jid and status.covers(job.display_class)
+        }
+        if jobs and (ids := self._redis.run(status.goes_on(self._keys, jobs, time.time()))):
+            for capsule in self._capsules:
+                capsule.cancel(ids)
 
     def _warn_of_refused(self) -> None:
         """Log each command of the scripts that the server refuses to this user. [SEC-3]"""
@@ -548,7 +553,7 @@ class Launcher:
         self._limits.renew()
         self._fire("beat")
         self._look_at_gitlab()
-        self._show_progress()
+        self._share_status()
         self._generation = self._redis.run(self._producer.generation())
         self._counts.flush(self._redis, self._keys)
         with self._flushing:  # the thread that stops the worker and the heartbeat thread come here

@@ -116,6 +116,35 @@ def test_a_key_of_another_type_is_named(server: Server) -> None:
 LABEL = "abc123 <b>\u202e"
 
 
+@pytest.mark.parametrize("form", ["ours", "old", "odd", "another type"])
+def test_a_job_has_its_status_of_sidekiq_status(server: Server, form: str) -> None:
+    """X-ADDON-19: on its page, also after its end; its arguments there stay hidden."""
+    client: Any = server.client()
+    key = "sidekiq:status:j"
+    fields: dict[str, Any] = {"status": "complete", "args": '["secret"]', "ended_at": "1700000000"}
+    if form == "another type":
+        client.set(key, "x")
+        client.sadd("queues", "q")
+        client.lpush("queue:q", payload("j"))
+    elif form == "odd":
+        odd = {"at": "9" * 5000, "total": "-1", "message": b"\xff", "started_at": "nan"}
+        client.hset(key, mapping={"status": "<b>" * 100, **odd})
+    else:
+        changed = "updated_at" if form == "ours" else "update_time"
+        far = {"at": "3", "total": "10", "message": "rows", "stop": "true", changed: "1700000000"}
+        client.hset(key, mapping={**fields, **far})
+    with visiting(server) as browser:
+        answer = browser.client.get("/jobs/j")
+    assert answer.status_code == 200
+    assert ("Status of sidekiq-status" in answer.text) == (form != "another type")
+    assert "secret" not in answer.text
+    assert "<b>" not in answer.text
+    if form in ("ours", "old"):
+        assert "complete, asked to stop" in answer.text
+        assert "3 of 10 (30 %): rows" in answer.text
+        assert "Ended" in answer.text
+
+
 def test_a_group_shows_the_deployment_before_it(server: Server) -> None:
     minute = NOW // 60 * 60
     with Operations(server.url, person="ada", role="admin", clock=lambda: minute) as operations:

@@ -91,6 +91,7 @@ def _page(context: RequestContext, jid: str, explained: Explanation) -> Page:
     fields: Mapping[str, Any] = first.entry.fields if first else {}
     stored = context.operations.result(jid) if jid else None
     reported = context.operations.progress(jid) if jid else None
+    status = context.operations.ruby_status(jid) if jid else None
     items = context.operations.output(jid) if jid else []
     incomplete = any(reason.code == "search-incomplete" for reason in explained.reasons)
     return Page(
@@ -115,9 +116,11 @@ def _page(context: RequestContext, jid: str, explained: Explanation) -> Page:
             "output": [context.seen_item(item.value) for item in items],
             "after": items[-1].position if items else "",
             "progress": context.progress(reported, fields),
+            "status": status,
+            "status_progress": context.progress(status.progress, fields) if status else None,
             "seen_result": _seen_result(context, stored, fields) if stored else {},
         },
-        status=200 if places or stored or reported or items else 404,
+        status=200 if places or stored or reported or items or status else 404,
     )
 
 
