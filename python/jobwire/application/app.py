@@ -68,6 +68,8 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 _RETRIES = ("retry", "retry_for")
+Route: TypeAlias = Callable[[str, Mapping[str, Any]], str | None]
+"""Returns the queue for a class and its options; None for the default."""
 _Items: TypeAlias = Iterable[Any] | AsyncIterable[Any]
 A = TypeVar("A", bound=Around)
 C = TypeVar("C", bound=Callback)
@@ -115,6 +117,9 @@ class App(Steps):
             application imports them; see also `autodiscover`.
         schedule: Name of the schedule of its periodic jobs. Applications that share a Redis need
             different names, because each removes the entries of its schedule that it does not have.
+        route: Chooses the queue of job types that name none, by class, tags or other options:
+            `route(name, options)` returns a queue, or None for the default. It is called once for
+            each job type, when that is defined.
         **options: Options of every job that this application defines, such as `retry=5`; see
             `Options`. An option of the job itself wins.
 
@@ -160,12 +165,14 @@ class App(Steps):
         fetcher: FetcherFactory | None = None,
         imports: Sequence[str] = (),
         schedule: str = "jobwire",
+        route: Route | None = None,
         **options: Unpack[Options],
     ) -> None:
         if isinstance(imports, str):
             raise ConfigError(f"imports: {imports!r} is one string; write imports=[{imports!r}]")
         _check_options("App", options)
         self.defaults = options
+        self._route = route
         self.client_middleware: MiddlewareChain[ClientMiddleware | AsyncClientMiddleware] = (
             MiddlewareChain(client_middleware)
         )
@@ -721,7 +728,7 @@ class App(Steps):
                 f"{place(function)}; give one of them another name='...'"
             )
         _check_options(f"job {wire_name!r}", options)
-        own = self._with_defaults(options)
+        own = self._routed(wire_name, options)
         defined = make(self, wire_name, function, own)
         check_redelivery(wire_name, defined.redeliver, own)
         if defined.redis and defined.redis not in self.redis:
@@ -732,6 +739,17 @@ class App(Steps):
             )
         self.jobs[wire_name] = defined
         return defined
+
+    def _routed(self, name: str, options: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the options of a job type with those of the application and its queue."""
+        own = self._with_defaults(options)
+        if self._route is None or "queue" in options:
+            return own
+        queue = self._route(name, own)
+        if queue is None:
+            return own
+        _check_options(f"job {name!r}: route", {"queue": queue})
+        return {**own, "queue": queue}
 
     def _with_defaults(self, options: Mapping[str, Any]) -> Mapping[str, Any]:
         defaults: dict[str, Any] = {**self.defaults}

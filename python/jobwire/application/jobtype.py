@@ -120,6 +120,11 @@ class JobType(Generic[P, R]):
                 obj=self,
             )
 
+    @property
+    def queue(self) -> str:
+        """The queue of its jobs, unless a call of `options` names another one."""
+        return self.defaults.get("queue") or "default"
+
     def options(
         self, *, on_commit: bool | None = None, **options: Unpack[Options]
     ) -> JobType[P, R]:

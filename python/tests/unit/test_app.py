@@ -7,7 +7,7 @@ import contextvars
 import re
 import threading
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from datetime import date
 from typing import Any
 from uuid import UUID
@@ -50,6 +50,33 @@ def test_a_name_and_options() -> None:
     job = app.job(name="Reports::Monthly", queue="low", retry=3)(sample)
     assert (job.name, job.defaults) == ("Reports::Monthly", {"queue": "low", "retry": 3})
     assert list(app.jobs) == ["Reports::Monthly"]
+
+
+def test_rules_choose_the_queue_of_a_job_that_names_none() -> None:
+    """By class, tags and options; a queue of its own wins, and a worker serves them all."""
+
+    def route(name: str, options: Mapping[str, Any]) -> str | None:
+        if "slow" in options.get("tags", ()):
+            return "slow"
+        return "reports" if name.startswith("Reports::") else None
+
+    app = App(queue="shop", route=route)
+    queues = {
+        "Reports::Monthly": app.job(name="Reports::Monthly")(sample).queue,
+        "Reports::Yearly": app.job(name="Reports::Yearly", tags=["slow"])(sample).queue,
+        "Reports::Own": app.job(name="Reports::Own", queue="own")(sample).queue,
+        "Other": app.job(name="Other")(sample).queue,
+    }
+    assert [*queues.values()] == ["reports", "slow", "own", "shop"]
+    assert {*app.queues} == {"default", *queues.values()}
+    assert app.jobs["Other"].options(queue="x").queue == "x"
+    assert App().job(sample).queue == "default"
+    with testing.fake(app) as jobs:
+        app.jobs["Reports::Monthly"].enqueue(1)
+        (pushed,) = jobs.enqueued()
+    assert pushed.queue == "reports"
+    with pytest.raises(ConfigError, match=r"'Bad': route: .*queue"):
+        App(route=lambda name, options: "").job(name="Bad")(sample)
 
 
 def test_options_of_the_application_are_those_of_every_job() -> None:
