@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
+import random
 import threading
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
 from harness.servers import Server, wait_until
-from jobwire import App, Cancelled, Client, current_job
+from jobwire import App, Cancelled, Client, Cursor, JobType, current_job
 from jobwire.application.config import FetchMode
 from jobwire.connection.sync import SyncRedis
 from jobwire.protocol.cancelling import REMEMBER_S, cancel
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.wire import Batch, Op
+from tests.apps.isolated_ends import app as ends_app
+from tests.apps.isolated_ends import wait
 from tests.integration.payloads import push_job
 from tests.workers import running
 
@@ -133,6 +139,43 @@ def test_a_running_job_ends_within_a_second(
     assert took < 5  # a second, on a machine that does nothing else
 
 
+def test_a_task_is_cancelled_before_its_first_step(
+    server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    """X-CANCEL-6: while another job holds the loop; the job is not taken for one to put back."""
+    app = App()
+    entered, go = threading.Event(), threading.Event()
+    ran: list[int] = []
+
+    @app.job
+    async def hold() -> None:
+        entered.set()
+        go.wait(60)
+
+    @app.job(keep_result=60)
+    async def work() -> None:
+        ran.append(1)
+
+    client: Any = server.client()
+    with running(app, server) as launcher:
+        hold.enqueue()
+        assert entered.wait(60)
+        jid = work.enqueue() or ""
+        wait_until(lambda: not client.exists("queue:default"))
+        tasks = launcher._capsules[0]._tasks
+        assert tasks is not None
+        wait_until(lambda: any(one.job.jid == jid for one in tasks._current()))
+        assert work.cancel(jid).place == "running"
+        wait_until(lambda: jid in tasks._cancelled_ids.ids)
+        go.set()
+        result = work.result(jid, timeout=60)
+        wait_until(lambda: empty(server))
+    assert result is not None
+    assert result.outcome == "cancelled"
+    assert ran == []
+    assert "cancelled by other code" not in caplog.text
+
+
 def test_a_job_that_ignores_the_token_is_done(server: Server) -> None:
     """X-CANCEL-8: the outcome is the truth, also after the request."""
     app = App()
@@ -235,3 +278,97 @@ def test_a_job_that_is_fetched_meanwhile_is_running(server: Server) -> None:
     redis = SyncRedis(server.url)
     assert redis.run(fetched_after_the_mark()) == "running"
     redis.close()
+
+
+@pytest.mark.full
+def test_the_answer_is_right_at_a_thousand_moments(server: Server) -> None:
+    """X-CANCEL-5 to X-CANCEL-8: seven kinds of jobs, each answer against a ledger of the jobs."""
+    app = App()
+    client: Any = server.client()
+    begun: set[int] = set()
+
+    @app.job(name="brief", keep_result=600)
+    def brief(number: int) -> None:
+        begun.add(number)
+        time.sleep(0.002)
+
+    @app.job(name="brief async", keep_result=600)
+    async def brief_async(number: int) -> None:
+        begun.add(number)
+        await asyncio.sleep(0.002)
+
+    @app.job(name="token", keep_result=600)
+    def token(number: int) -> None:
+        begun.add(number)
+        job = current_job()
+        assert job is not None
+        while not job.cancelled:
+            time.sleep(0.005)
+        raise Cancelled
+
+    @app.job(name="async", keep_result=600)
+    async def long_async(number: int) -> None:
+        begun.add(number)
+        await asyncio.sleep(60)
+
+    @app.iterable(name="steps", keep_result=600)
+    def steps(cursor: Cursor, number: int) -> Iterator[int]:
+        begun.add(number)
+        for each in range(cursor.value or 0, 100_000):
+            time.sleep(0.002)
+            yield each
+
+    kinds: list[tuple[str, JobType[Any, Any]]] = [
+        *(("brief", brief), ("brief async", brief_async), ("token", token), ("async", long_async)),
+        *(("steps", steps), ("later", brief), ("isolated", wait)),
+    ]
+    wrong: list[str] = []
+    took: dict[str, list[float]] = {}
+    answers: Counter[tuple[str, str]] = Counter()
+
+    def cancel_some(first: int) -> None:
+        draw = random.Random(first)
+        for number in range(first, first + 100):
+            (kind, job), *_ = draw.choices(kinds, (20, 20, 20, 20, 2, 10, 8))
+            if kind == "isolated":
+                jid = wait.options(queue="isolated").enqueue(str(number))
+            elif kind == "later":
+                jid = brief.enqueue_in(3_600, number)
+            else:
+                jid = job.enqueue(number)
+            assert jid is not None
+            time.sleep(draw.uniform(0, 0.3 if kind == "isolated" else 0.015))
+            asked = time.monotonic()
+            place = job.cancel(jid).place
+            result = job.result(jid, timeout=60)
+            took.setdefault(kind, []).append(time.monotonic() - asked)
+            answers[kind, place] += 1
+            assert result is not None, (kind, place)
+            if kind == "isolated":
+                jobs = client.lrange("queue:begun", 0, -1)
+                begun.update(int(json.loads(text)["args"][0]) for text in jobs)
+            cancelled = "done" if kind == "steps" else "cancelled"  # ITER-7
+            right = {
+                "queued": number not in begun and result.outcome == "cancelled",
+                "running": result.outcome == cancelled or kind.startswith("brief"),
+                "done": number in begun and result.outcome == "done",
+            }
+            if not right.get(place):
+                wrong.append(f"{kind} {number}: {place}, {result.outcome}, {number in begun}")
+
+    with (
+        running(app, server, concurrency=10),
+        running(ends_app, server, queues={"isolated": 0}, concurrency=2),
+        ThreadPoolExecutor(10) as callers,
+    ):
+        for done in [callers.submit(cancel_some, first) for first in range(0, 1_000, 100)]:
+            done.result()
+        # The marks of jobs that had ended before stay for a day.
+        places = ("queue:default", "queue:isolated", "retry", "schedule", "dead")
+        wait_until(lambda: not client.exists(*places))
+    assert wrong == []
+    assert int(client.get("stat:failed") or 0) == 0
+    worst = {kind: f"{max(each):.2f} s" for kind, each in took.items()}
+    figures = f"answers {dict(answers)}; until the end of the job, at most {worst}"
+    logging.getLogger(__name__).info(figures)  # shown by -o log_cli=true -o log_cli_level=INFO
+    assert max(*took["async"], *took["isolated"]) < 5, figures  # a second, on a quiet machine

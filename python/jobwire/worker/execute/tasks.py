@@ -175,6 +175,9 @@ class Tasks:
             self._outcome_policy.unrecorded(execution.held, error)
             return
         with running(execution.job):
+            if execution.job.cancelled:  # before its first step [X-CANCEL-6]
+                self._outcome_policy.cancelled(execution, self._counters)
+                return
             if execution.acknowledged:
                 execution.log_interruption(_log)
                 return
