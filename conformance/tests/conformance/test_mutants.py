@@ -62,6 +62,7 @@ AREAS = {
         "flow",
         "progress",
         "result",
+        "status",
         "time",
         "unique",
         "limits",
