@@ -103,7 +103,10 @@ def _set_markers(item: pytest.Item) -> None:
     for directory, marker in _BY_DIRECTORY.items():
         if where.startswith(f"{directory}/"):
             item.add_marker(marker)
-    text = getattr(getattr(item, "function", None), "__doc__", None) or ""
+    function = getattr(item, "function", None)
+    if getattr(function, "is_hypothesis_test", False):  # Hypothesis itself adds it later
+        item.add_marker("hypothesis")
+    text = getattr(function, "__doc__", None) or ""
     if _GUARANTEE.search(text):
         item.add_marker("guarantee")
 

@@ -196,7 +196,7 @@ SCENARIOS: dict[str, Scenario] = {
             "retry",
             "jobs fail, wait in the retry set, then succeed",
             [Seed("Flaky")] * 2,
-            certain=("fetch.lua", "finish.lua", "promote.lua", "done.lua"),
+            certain=("fetch.lua", "finish.lua", "promote.lua"),
         ),
         Scenario(
             "dead",

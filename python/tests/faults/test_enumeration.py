@@ -18,6 +18,7 @@ from tests.faults import guarantees
 from tests.faults.runs import ROOT, Bench, Result, Run, faulty_runs
 from tests.faults.scenarios import SCENARIOS, Scenario
 
+REPEATS = 5
 PAGE = guarantees.PAGE.read_text(encoding="utf-8")
 
 
@@ -29,12 +30,31 @@ def bench(_reaper: Reaper) -> Iterator[Bench]:
 
 
 def struck(bench: Bench, scenario: Scenario, fetch: FetchMode, *faults: str) -> list[Result]:
-    """Return the results of all runs with one of these faults."""
-    (clean,) = bench.all([Run(scenario, fetch=fetch, scripts_known=True)])
-    assert clean.problems == [], clean.log
-    assert clean.effects
-    runs = faulty_runs(scenario, clean, faults=faults, effects_only=True, scripts_known=True)
-    return [*bench.all(runs)]
+    """Return the results of all runs with one of these faults.
+
+    How many commands a worker needs depends on the machine: it may send the last one together with
+    another, so that the command with that number never comes. Its runs are then repeated.
+    """
+    results: list[Result] = []
+    missed = {*product(scenario.certain, faults)}
+    for repeated in range(REPEATS):
+        (clean,) = bench.all([Run(scenario, fetch=fetch, scripts_known=True)])
+        assert clean.problems == [], clean.log
+        assert clean.effects
+        runs = faulty_runs(scenario, clean, faults=faults, effects_only=True, scripts_known=True)
+        results += bench.all(
+            run
+            for run in runs
+            if not repeated or (run.point and (run.point.label, run.fault) in missed)
+        )
+        missed -= {
+            (each.point.label, each.fault) for each in results if each.point and each.reached
+        }
+        if fetch == "basic" or not missed:
+            break
+    else:
+        pytest.fail(f"never reached: {sorted(missed)}")
+    return results
 
 
 @pytest.mark.parametrize(
@@ -50,9 +70,6 @@ def test_no_fault_loses_a_job(bench: Bench, name: str) -> None:
     results = struck(bench, scenario, "reliable", *faults)
     assert [f"{each}\n{each.log}" for each in results if each.problems] == []
     assert [each.lost for each in results] == [[]] * len(results)
-    # The number of such commands of a worker depends on the machine, but their presence does not.
-    reached = {(each.point.label, each.fault) for each in results if each.point and each.reached}
-    assert {*product(scenario.certain, faults)} <= reached
 
 
 @pytest.mark.matrix
