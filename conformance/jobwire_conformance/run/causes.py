@@ -49,12 +49,12 @@ _MILLISECONDS = 1e11  # the least number that is no longer one of seconds [GEN-3
 def causes(checks: Sequence[Mapping[str, Any]]) -> dict[int, str]:
     """Return the requirement that is the likely cause of a failed check, by the check's index.
 
-    Failures belong together if they share a subject (`_subjects`), such as one field of payloads,
-    times in the form of another generation, one queue with a rare name, jobs in one place instead
-    of another, or the same pair of an expected and a seen value. Of these, the cause is the
-    requirement that names their keys, then one that the judge of traffic names, then one that
-    misses a queue, then the one that fails in most cases, of these or of the run, then the one
-    that failed first. Its own checks have no cause.
+    Failures belong together if they share a subject (`_subjects`), such as one observation of a
+    case, one field of payloads, times in the form of another generation, one queue with a rare
+    name, jobs in one place instead of another, or the same pair of an expected and a seen value. Of
+    these, the cause is the requirement that names their keys, then one that the judge of traffic
+    names, then one that misses a queue, then the one that fails in most cases, of these or of the
+    run, then the one that failed first. Its own checks have no cause.
 
     Args:
         checks: The checks of a run, as in results.json.
@@ -89,6 +89,8 @@ def causes(checks: Sequence[Mapping[str, Any]]) -> dict[int, str]:
 
 def _subjects(check: Mapping[str, Any]) -> Iterator[str]:
     message = _message(check)
+    if message:
+        yield f"{message} in {check['case']}"
     pair = [str(check.get(name)) for name in ("expected", "seen")]
     member = _MEMBER.match(message)
     searched = check["case"] == TRAFFIC or message.startswith("alternatives")
@@ -111,6 +113,8 @@ def _subjects(check: Mapping[str, Any]) -> Iterator[str]:
         yield f"entries of {answer[1]} in {check['case']}"
     elif answer and answer[2]:
         yield f"answer {re.sub(r'[0-9]', '', answer[2])}: {pair}"
+    if answer and message.endswith("seen nothing"):
+        yield f"no {answer[1]}{answer[2]} in {check['case']}"
     if values := _VALUES.match(message):
         yield f"values of {values[1]}"
     if digest := _DIGEST.search(message):

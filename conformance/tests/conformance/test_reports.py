@@ -195,6 +195,18 @@ def test_jobs_in_one_wrong_place_have_one_cause() -> None:
     assert causes(checks) == {0: "RETRY-6"}
 
 
+def test_one_observation_of_a_case_has_one_cause() -> None:
+    lacks = "members of queues: expected {} among them, seen []"
+    checks = [
+        failed("SCHED-7", "a", lacks.format("later")),
+        failed("SCHED-7", "b", lacks.format("default")),
+        failed("KEY-1", "b", lacks.format("default")),
+        failed("KEY-1", "c", lacks.format("default")),
+    ]
+    assert causes(checks[:3]) == {2: "SCHED-7"}
+    assert causes([checks[0], checks[3]]) == {}
+
+
 def test_a_signal_that_is_taken_wrongly_has_one_cause() -> None:
     checks = [
         failed("SIG-4", "a", "members of vm:1:00123456789a-signals: expected 1, seen 0"),
