@@ -154,6 +154,14 @@ def inspect(inspector: Inspector, request: dict[str, Any]) -> dict[str, Any]:
             entries = inspector.redis.run(periodic.read_entries(keys))
             shown_entries = map(listed, sorted(entries, key=lambda stored: stored.name))
             return {"entries": [*shown_entries]}
+        case "metrics":
+            totals_of = {name: job.total for name, job in inspector.activity().jobs.items()}
+            return {
+                "metrics": {
+                    name: {"p": total.count, "f": total.failed, "ms": total.ms}
+                    for name, total in totals_of.items()
+                }
+            }
         case "processes":
             fields = ("identity", "concurrency", "busy", "quiet")
             processes = inspector.processes()

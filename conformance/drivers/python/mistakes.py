@@ -35,6 +35,7 @@ from jobwire.worker.background.poller import Poller
 from jobwire.worker.execute import outcome_policy
 from jobwire.worker.fetch.reliable import ReliableFetcher
 from jobwire.worker.process import process
+from jobwire.worker.process.capsule import Capsule
 
 
 def push_after_failure() -> None:
@@ -52,6 +53,17 @@ def keep_connection() -> None:
     """Use a connection again before its reply has come. [ENV-5]"""
     Connection.quiet = lambda _: True  # type: ignore[method-assign]
     ConnectionPool.discard = ConnectionPool.release  # type: ignore[method-assign]
+
+
+def quiet_one_capsule() -> None:
+    """Go on fetching for the second capsule. [SIG-2]"""
+    quiet = Capsule.quiet
+
+    def quiet_others(self: Capsule) -> None:
+        if self.shape.name != "beside":
+            quiet(self)
+
+    Capsule.quiet = quiet_others  # type: ignore[method-assign]
 
 
 def one_slice() -> None:
@@ -316,7 +328,7 @@ def write_progress_apart() -> None:
 
 _MISTAKES = (
     *(keep_connection, one_slice, stay_connected, send_again, repeat_for_ever),
-    *(ignore_stops, go_on),
+    *(ignore_stops, quiet_one_capsule, go_on),
     *(no_pause, wait_least, close_late, put_back_late, never_leave),
     *(obey_once_connected, read_milliseconds, draw_upper_end, keep_the_just_too_old),
     *(replace_halves, replace_halves_in_options),

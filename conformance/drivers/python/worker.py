@@ -277,10 +277,14 @@ def main() -> int:
         name, colon, weight = queue.rpartition(":")
         weighted = bool(colon) and weight.isdigit()
         queues[name if weighted else queue] = int(weight) if weighted else 0
-    capsule = CapsuleConfig(queues=queues, concurrency=int(os.environ["JOBWIRE_CONCURRENCY"]))
+    concurrency = int(os.environ["JOBWIRE_CONCURRENCY"])
+    capsules = {"default": CapsuleConfig(queues=queues, concurrency=concurrency)}
+    if "JOBWIRE_BESIDE" in os.environ:
+        beside = dict.fromkeys(os.environ["JOBWIRE_BESIDE"].split(","), 0)
+        capsules["beside"] = CapsuleConfig(queues=beside, concurrency=concurrency)
     fetch: Any = os.environ.get("JOBWIRE_FETCH", "reliable")
     config = WorkerConfig(
-        capsules={"default": capsule},
+        capsules=capsules,
         fetch=fetch,
         timeout=float(os.environ["JOBWIRE_GRACE"]),
         poll_interval=float(os.environ["JOBWIRE_POLL"]) if "JOBWIRE_POLL" in os.environ else None,

@@ -127,6 +127,9 @@ def inspect_what(request)
     end
     { processes: processes.sort_by { |process| process[:identity] } }
   when "work" then { work: works }
+  when "metrics"
+    found = Sidekiq::Metrics::Query.new.top_jobs.job_results
+    { metrics: found.transform_values { |job| %w[p f ms].to_h { |n| [n, job.totals[n]] } } }
   end
 end
 

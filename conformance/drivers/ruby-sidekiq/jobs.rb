@@ -41,6 +41,12 @@ Sidekiq.configure_server do |config|
   else
     config[:average_scheduled_poll_interval] = poll
   end
+  if (beside = ENV["JOBWIRE_BESIDE"]) # since 7.0.0
+    config.capsule("beside") do |capsule|
+      capsule.concurrency = ENV.fetch("JOBWIRE_CONCURRENCY").to_i
+      capsule.queues = beside.split(",")
+    end
+  end
 end
 
 class JobwireError < StandardError; end

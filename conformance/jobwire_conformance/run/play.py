@@ -122,7 +122,8 @@ class Play:
         config = self._sandbox.config
         if config.generation not in step.get("generations", GENERATIONS):
             return None
-        if "claims" in step and set(config.claims).isdisjoint(step["claims"]):
+        claims = {*config.claims, *config.unasked}
+        if "claims" in step and claims.isdisjoint(step["claims"]):
             return None
         if verb == "check":
             return self._check(step)
@@ -146,6 +147,7 @@ class Play:
             user=step.get("user"),
             precise=step.get("precise"),
             unknown=step.get("unknown"),
+            beside=step.get("beside", ()),
             wait=step.get("wait", True),
             **knobs,
         )
@@ -264,6 +266,7 @@ class Play:
             f"{name}_member": time.strftime("%Y-%m-%dT%H:%M:%SZ", utc),
             f"{name}_time": time.strftime("%Y-%m-%d %H:%M:%S +0000", utc),
             f"{name}_score": float(seconds),
+            f"{name}_minute": f"j|{time.strftime('%y%m%d', utc)}|{utc.tm_hour}:{utc.tm_min:02}",
         }
 
     def _periodic(self, step: Mapping[str, Any]) -> None:

@@ -22,7 +22,7 @@ _RESULTS = {
     "act": "nothing",
     "bye": "nothing",
     **dict.fromkeys(["inspect queue", "inspect set", "inspect find"], "members"),
-    **{f"inspect {name}": name for name in ("queues", "stats", "processes", "work")},
+    **{f"inspect {name}": name for name in ("queues", "stats", "processes", "work", "metrics")},
     "periodic": "nothing",
     "inspect periodic": "periodic_entries",
 }

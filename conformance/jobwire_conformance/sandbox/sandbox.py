@@ -277,6 +277,7 @@ class Sandbox:
         user: str | None = None,
         precise: bool | None = None,
         unknown: str | None = None,
+        beside: Sequence[str] = (),
         wait: bool = True,
         **knobs: float | None,
     ) -> SandboxWorker:
@@ -299,7 +300,7 @@ class Sandbox:
             self.config,
             settings,
             name=name,
-            queues=queues,
+            queues=[*queues, *beside],
             proxy=proxy,
             control=control,
             concurrency=concurrency,
@@ -312,6 +313,7 @@ class Sandbox:
                 "JOBWIRE_GENERATION": generation or str(self.config.times),
                 **({} if precise is None else {"JOBWIRE_PRECISE": str(int(precise))}),
                 **({} if unknown is None else {"JOBWIRE_UNKNOWN": unknown}),
+                **({"JOBWIRE_BESIDE": ",".join(beside)} if beside else {}),
                 **self.config.variables,
                 **{
                     f"JOBWIRE_{knob.upper()}": f"{value:g}"

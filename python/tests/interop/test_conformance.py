@@ -32,9 +32,12 @@ exec chroot "$root" /usr/bin/env -i -C /srv PATH=/usr/bin:/bin HOME=/root LANG=C
   $(env | grep ^JOBWIRE_) "$@"
 """
 
-# Features that a release lacks: iterable jobs came with 7.3, cancelling with 7.3.3, metrics
-# with 7.0.
-WITHOUT = {"6.4.1": {"worker/iteration", "worker/metrics", "cancel"}, "7.3.2": {"cancel"}}
+# Features that a release lacks: iterable jobs came with 7.3, cancelling with 7.3.3, metrics and
+# capsules with 7.0.
+WITHOUT = {
+    "6.4.1": {"worker/iteration", "worker/metrics", "cancel", "capsules", "metrics"},
+    "7.3.2": {"cancel"},
+}
 
 
 def generation_of(version: str) -> config.Generation:
