@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import json
+import time
 from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
@@ -29,7 +31,7 @@ def _zset(context: Context, step: Mapping[str, Any]) -> None:
     flat = _range(context, key, b"zset", "ZRANGE", ["WITHSCORES"])
     texts, scores = flat[::2], [float(score) for score in flat[1::2]]
     if "score" in step:
-        index = _index(step, key, texts)
+        index = _index(context, step, key, texts)
         seen = number(scores[index]) if _within(scores, index) else ABSENT
         context.must(f"score {index} of {key}", step["score"], seen)
     _members(context, step, key, texts)
@@ -72,7 +74,7 @@ def _members(context: Context, step: Mapping[str, Any], key: str, texts: Sequenc
         context.must(f"ids of the members of {key}", step["jids"], plain(jids))
     if "payload" not in step and "raw" not in step:
         return
-    index = _index(step, key, texts)
+    index = _index(context, step, key, texts)
     if not _within(texts, index):
         raise Miss(f"member {index} of {key}", "a member", ABSENT)
     text = texts[index].decode("utf-8", "surrogateescape")
@@ -137,7 +139,18 @@ def _key(context: Context, step: Mapping[str, Any]) -> None:
         value = context.sandbox.link.call("GET", key)
         seen = ABSENT if value is None else spelt_text(value.decode("utf-8", "replace"))
         context.must(key, step["value"], seen)
+    if "lasts" in step:
+        _lasts(context, step, key)
     _ttl(context, step, key)
+
+
+def _lasts(context: Context, step: Mapping[str, Any], key: str) -> None:
+    """Check a time to live that is rounded up: the one that is left has lost the fraction."""
+    value, left = context.sandbox.link.call("GET", key), context.sandbox.link.call("PTTL", key)
+    since = json.loads(value)["at"] if value is not None else 0.0
+    seen = time.time() + left / 1000 - since
+    if value is None or seen < step["lasts"]:
+        raise Miss(f"seconds from at of {key} to its end", f"at least {step['lasts']}", seen)
 
 
 def _keys(context: Context, step: Mapping[str, Any]) -> None:
@@ -178,14 +191,15 @@ def _grammar(context: Context, step: Mapping[str, Any]) -> None:
             raise Miss("a key", "a key of the protocol, or a key that begins with jobwire:", key)
 
 
-def _index(step: Mapping[str, Any], key: str, texts: Sequence[bytes]) -> int:
+def _index(context: Context, step: Mapping[str, Any], key: str, texts: Sequence[bytes]) -> int:
     """Return the index of the member that a check is about."""
     if "jid" not in step:
         return int(step.get("index", 0))
+    jid = context.state.named(step["jid"])
     newest_first = range(len(texts) - 1, -1, -1)  # the set may be long
-    index = next((index for index in newest_first if jid_of(texts[index]) == step["jid"]), None)
+    index = next((index for index in newest_first if jid_of(texts[index]) == jid), None)
     if index is None:
-        raise Miss(f"members of {key}", f"one with the id {step['jid']}", f"{len(texts)} others")
+        raise Miss(f"members of {key}", f"one with the id {jid}", f"{len(texts)} others")
     return index
 
 
