@@ -231,6 +231,7 @@ class Crowd:
 
     def _wait(self, number: int, busy: bool) -> None:
         bell = Doorbell(KEYS, f"worker-{number}", GROUP)
+        self.client.hset(f"worker-{number}", "info", "{}")
         wake = partial(self.woken.append, number)
         self.wakeups[number].wait(["queue:default"], TOO_LONG, noticed=wake, bell=bell, busy=busy)
 
@@ -331,6 +332,7 @@ def test_a_place_of_another_process_is_not_kept(any_server: Server, stop: thread
     wait()
     assert client.mget(PLACE_KEYS) == [b"me", None]
     client.set(PLACE_KEYS[0], "another", ex=30)
+    client.hset("another", "info", "{}")
     wakeup.close()  # a lost connection: whether the place is still its own is not known
     wait()
     assert client.mget(PLACE_KEYS) == [b"another", b"me"]
@@ -433,6 +435,7 @@ def test_workers_with_dead_guards_take_jobs_at_their_next_look(any_server: Serve
     gate = Gate()
     gate.open.set()
     client = any_server.client()
+    client.hset("dead", "info", "{}")  # its lease is not over yet
     for place in PLACE_KEYS:
         client.set(place, "dead", ex=30)
     with (
@@ -443,6 +446,20 @@ def test_workers_with_dead_guards_take_jobs_at_their_next_look(any_server: Serve
         wait_until(lambda: client.exists(KEYS.idle(group_of(["other"]), "0")))
         push(client, 1)
         wait_until(lambda: gate.entered == [1])
+
+
+def test_a_new_worker_takes_the_place_of_a_dead_guard(
+    any_server: Server, stop: threading.Event
+) -> None:
+    """REL-30: after two crashes in half a minute, no push waits for the end of a place."""
+    client = any_server.client()
+    client.hset("lives", "info", "{}")
+    client.mset(dict(zip(PLACE_KEYS, ("lives", "dead"), strict=True)))
+    wakeup = Wakeup(any_server.url, stop, brisk())
+    bell = Doorbell(KEYS, "me", GROUP)
+    wakeup.wait(["queue:default"], 0.05, noticed=nothing, bell=bell)
+    assert client.mget(PLACE_KEYS) == [b"lives", b"me"]
+    wakeup.leave()
 
 
 def push(client: Any, number: int) -> None:

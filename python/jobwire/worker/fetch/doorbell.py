@@ -60,6 +60,14 @@ class Doorbell:
         """Become a guard at a place that was passed on to this process."""
         return command("SET", self._place(place), self._identity, "EX", HELD_S)
 
+    def owner(self, place: str) -> Command:
+        """Ask which process has a place; the reply is its identity or nil."""
+        return command("GET", self._place(place))
+
+    def lives(self, identity: bytes) -> Command:
+        """Ask whether the owner of a place has a lease. [REL-5]"""
+        return command("EXISTS", self._keys.process(identity.decode("utf-8", "replace")))
+
     def renew(self, place: str) -> list[Command]:
         """Keep a place; the first reply is the identity of the guard that has it."""
         key = self._place(place)

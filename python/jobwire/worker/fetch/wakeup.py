@@ -23,6 +23,7 @@ from jobwire.worker.fetch.doorbell import PLACES, RENEW_AFTER_S, Doorbell
 
 __all__ = ["Wakeup"]
 
+YOUNG_S = 60.0  # in which a process that has started looks for places of dead ones
 ALONE_S = 60.0  # for which a process watches by itself after the server refused the doorbell
 
 
@@ -46,6 +47,7 @@ class Wakeup:
         self._woken = False  # True from the end of a wait to the next fetch
         self._rung = False  # True from a ring until this process watches, or rings itself
         self._alone_until = 0.0  # monotonic time
+        self._young_until = time.monotonic() + YOUNG_S
 
     def wait(
         self,
@@ -187,6 +189,18 @@ class Wakeup:
         if won:
             self._place, self._renewed_at = won[0], time.monotonic()
             self._ask([bell.give_up(place) for place in won[1:]])
+        elif time.monotonic() < self._young_until:
+            self._inherit(bell)
+
+    def _inherit(self, bell: Doorbell) -> None:
+        """Take a place of a dead process, which would keep it for half a minute."""
+        owners = self._ask([bell.owner(place) for place in PLACES])
+        had = [(place, owner) for place, owner in zip(PLACES, owners, strict=True) if owner]
+        leases = self._ask([bell.lives(owner) for _, owner in had])
+        dead = [place for (place, _), lives in zip(had, leases, strict=True) if not lives]
+        if dead:
+            self._place, self._renewed_at = dead[0], time.monotonic()
+            self._ask([bell.take_over(dead[0])])
 
     def _ask(self, steps: Sequence[Command]) -> list[Any]:
         if not steps:
