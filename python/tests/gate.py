@@ -46,8 +46,10 @@ MAX_CRASHES = 1
 # Twice what tiers.py asks: the first test that draws a text pays for a table of characters.
 MAX_CPU_S = 4.0
 
-# A hung test ends its worker, with the stacks of all threads.
-_HANG = ["-o", "faulthandler_timeout=300", "-o", "faulthandler_exit_on_timeout=true"]
+# A hung test ends its worker, with the stacks of all threads. A long one of the release check, such
+# as 10,000 transactions of SQLite in test_django_database, takes four minutes on a quiet machine.
+_HANG_S = 300
+_LONG_HANG_S = 900
 # Side by side: tests wait more than they work, and each has servers of its own. Every process
 # collects all tests, which takes 7 s of CPU.
 _BESIDE = ["-n", "6", "--dist", "worksteal"]
@@ -203,7 +205,9 @@ def _gist(text: str) -> str:
 
 def _command(tier: str, arguments: Sequence[str]) -> list[str]:
     profile = "quick" if tier in GATE else "full"
-    pytest = [sys.executable, "-m", "pytest", f"--hypothesis-profile={profile}", *_HANG]
+    hang = _LONG_HANG_S if tier == "full" else _HANG_S
+    hung = ["-o", f"faulthandler_timeout={hang}", "-o", "faulthandler_exit_on_timeout=true"]
+    pytest = [sys.executable, "-m", "pytest", f"--hypothesis-profile={profile}", *hung]
     return [*pytest, *arguments]
 
 
