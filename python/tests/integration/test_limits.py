@@ -162,7 +162,7 @@ def test_a_free_slot_goes_to_the_job_that_waits_longest(server: Server) -> None:
     place: dict[str, float] = {}
     refused: dict[str, int] = {}  # when it got its place
     arrived: dict[str, int] = {}  # when it was in `schedule`
-    given: dict[str, int] = {}  # when it got a slot after its wait
+    seen: list[tuple[int, str]] = []  # times at which jobs that waited had a slot
     direct: dict[str, int] = {}  # when it got a slot without one
     done: list[str] = []
 
@@ -176,7 +176,7 @@ def test_a_free_slot_goes_to_the_job_that_waits_longest(server: Server) -> None:
             at = int(time_parts[0]) * 1_000_000 + int(time_parts[1])
             for slot in held:
                 if slot.endswith(b":"):
-                    given.setdefault(slot[2:-1].decode(), at)
+                    seen.append((at, slot[2:-1].decode()))  # threads get here in any order
             return [*replies, at]
 
         while len(done) < 96:
@@ -210,6 +210,7 @@ def test_a_free_slot_goes_to_the_job_that_waits_longest(server: Server) -> None:
         list(stack.enter_context(ThreadPoolExecutor(8)).map(work, range(8)))
     assert len(set(done)) == len(done) == 96
     assert len(place) > 20
+    given = {jid: at for at, jid in sorted(seen, reverse=True)}  # the first time of each
     for jid, at in given.items():
         later = [one for one in given if place[one] > place[jid] and given[one] < at]
         assert all(given[one] <= arrived[jid] for one in later)

@@ -361,8 +361,8 @@ def test_arguments_that_inflate_to_too_much_are_parked(
     push(server, text)
     client: Any = server.client()
     with running(app, server):
+        wait_until(lambda: members(server, "jobwire:parked") == [text])
         wait_until(lambda: client.hvals("jobwire:parked:why") == [b"size"])
-        assert members(server, "jobwire:parked") == [text]
     assert not client.exists("retry", "dead", "stat:failed", "stat:processed")
     assert not ran
     assert "inflate to more than 33554432 bytes are parked" in caplog.text
