@@ -105,8 +105,14 @@ class Batch:
         """Return a member; refuse one whose key may be on another shard than the batch.
 
         Raises:
+            TypeError: The member is not a job with its arguments.
             InvalidJob: The member has a key, and its type has no shard.
         """
+        if not isinstance(call, Call):
+            raise TypeError(
+                f"batch: {call!r} is not a job with its arguments; give job.s(...). A chain or a "
+                "group cannot be a member; let a member enqueue one"
+            )
         keyed = call.options.get("unique") or call.options.get("limit")
         sharded = self._redis in self._clients.shards
         if keyed and sharded and getattr(call, "redis", "") != self._redis:

@@ -229,7 +229,7 @@ def test_a_dry_run_is_for_many(server: Server, client: Any) -> None:
     assert "--dry-run is for --all, --limit or a filter" in ended.stderr
     for words in (["r1", "--limit", "2"], ["r1", "--all"]):
         ended = inspect(server, "delete", *words, "--yes", status=2)
-        assert "and not both" in ended.stderr
+        assert ", not both" in ended.stderr
     assert "2 of the 30 jobs" in inspect(server, "retry", "--limit", "2", "--dry-run").stdout
     assert inspect(server, "retry", "--limit", "2", "--yes").stdout == "enqueued 2\n"
 

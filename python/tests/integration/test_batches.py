@@ -27,6 +27,7 @@ from jobwire import (
     InvalidJob,
     RedisRefused,
     Unique,
+    chain,
 )
 from jobwire.application import workflows
 from jobwire.application.config import FetchMode
@@ -808,6 +809,9 @@ def test_wishes_without_sense(shop: Shop) -> None:
     with pytest.raises(ConfigError, match=r"on_success: .* is not a job with its arguments"):
         shop.app.batch(on_success=job)
     with shop.batch() as batch:
+        wrong: Any = chain(shop.work.s(1))
+        with pytest.raises(TypeError, match=r"batch: chain\(.* is not a job with its arguments"):
+            batch.add(wrong)
         with pytest.raises(InvalidJob, match="scope until_done cannot be in a batch"):
             batch.add(shop.work.s(1), shop.work.options(unique=60).s(1))
         batch.add(shop.work.options(unique=Unique(60, scope="while_running")).s(1))

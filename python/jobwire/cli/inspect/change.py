@@ -81,9 +81,9 @@ def _bulk(action: Action, *, source: str, doc: str, done: str) -> click.Command:
             raise click.UsageError(f"{action} is for sets; jobs in {place} run anyway")
         many = every or bool(only) or group is not None or limit is not None
         if bool(jids) + many != 1:
-            given_both = " and not both" if jids else ""
+            given_both = ", not both" if jids else ""
             raise click.UsageError(
-                f"give ids of jobs, or --all, --limit, or a filter like --class{given_both}"
+                f"give ids of jobs, or --all, --limit or a filter like --class{given_both}"
             )
         if jids and dry_run:
             raise click.UsageError("--dry-run is for --all, --limit or a filter")
