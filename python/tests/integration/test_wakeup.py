@@ -296,7 +296,7 @@ def test_a_busy_guard_gives_its_place_to_one_that_waits(crowd: Crowd) -> None:
     crowd.client.delete("queue:default")
     crowd.wait(0, busy=True)
     wait_until(lambda: crowd.guards == [1, 2])
-    assert crowd.blocked == 4
+    wait_until(lambda: crowd.blocked == 4)
     assert not crowd.client.exists(RINGS)
     alone = Wakeup(crowd._server.url, threading.Event(), brisk())
     bell = Doorbell(KEYS, "worker-9", group_of(["other"]))
