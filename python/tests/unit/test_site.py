@@ -9,39 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.rows import over
 from tools import one_file, protocol_pages, site
 from tools.markdown import ROOT, without_code
 from tools.protocol_facts import Facts
 
 SPECIFICATION = "specification/index.md"
 HOMES = dict.fromkeys(("KEY-1", "KEY-2", "KEY-3", "KEY-4", "PUSH-2"), SPECIFICATION)
-PLACES = {"README.md": "index.md", "docs/a/b.md": "a/b.md", "lua/README.md": "lua.md"}
-
-
-@over(
-    ("link", "expected"),
-    [
-        ("../../README.md#x", "../index.md#x"),
-        ("../../lua/", "../lua.md"),
-        ("#here", "#here"),
-        ("https://example.org/", "https://example.org/"),
-        ("../../lua/fetch.lua", "../lua/fetch.lua.md"),
-        ("../performance/drain.svg", "../performance/drain.svg"),
-    ],
-)
-def test_links_lead_to_places_on_the_site(link: str, expected: str) -> None:
-    shown: dict[str, str] = {}
-    text = f"[it]({link}) `[code](x)`\n"
-    staged = site.relinked(text, "docs/a/b.md", "a/b.md", PLACES, shown)
-    assert staged == f"[it]({expected}) `[code](x)`\n"
-
-
-def test_names_of_references_are_not_links() -> None:
-    text = "in [RFC2119] [RFC8174], `[RFC1]`, [RFC2](x.md)\n\n[RFC3]: y.md\n"
-    assert site.unlinked(text) == (
-        "in \\[RFC2119\\] \\[RFC8174\\], `[RFC1]`, [RFC2](x.md)\n\n[RFC3]: y.md\n"
-    )
 
 
 def test_ids_of_requirements_lead_to_their_pages() -> None:
@@ -117,29 +90,6 @@ def read_text(source: str) -> str:
     return (ROOT / source).read_text("utf-8")
 
 
-def test_a_dead_link_and_a_foreign_host_are_found(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(site, "SITE_DIRECTORY", tmp_path)
-    (tmp_path / "a").mkdir()
-    (tmp_path / "a" / "index.html").write_text('<h1 id="x">A</h1><a href="../#y">y</a>')
-    index = tmp_path / "index.html"
-    index.write_text('<p id="y"><a href="a/#x">x</a><a href="https://example.org/">e</a>')
-    assert site.check() == 0
-    for fault, found in {
-        '<a href="no/">': "dead link no/",
-        '<a href="a/#no">': "dead link a/#no",
-        '<script src="https://cdn.example.org/x.js"></script>': "asks another host: https://cdn",
-        '<link rel="stylesheet" href="//cdn.example.org/x.css">': "asks another host: //cdn",
-    }.items():
-        index.write_text(f'<p id="y">{fault}')
-        assert site.check() == 1
-        assert found in capsys.readouterr().out
-    index.write_text('<p id="y">')
-    (tmp_path / "x.css").write_text("a { background: url('https://example.org/x.png') }")
-    assert site.check() == 1
-
-
 @pytest.fixture(scope="module")
 def facts() -> Facts:
     return Facts()
@@ -200,11 +150,6 @@ def test_the_index_has_a_row_and_the_matrix_a_line_for_each_requirement(facts: F
     assert ".pdf" not in protocol_pages.index_page(facts, with_pdf=False)
 
 
-def test_a_table_in_a_requirement_does_not_become_bars() -> None:
-    text = "The fields **MUST** be:\n\n| Field | Text |\n| --- | --- |\n| `a` | b |"
-    assert protocol_pages.inline(text) == "The fields <strong>MUST</strong> be: (table)"
-
-
 def test_each_schema_is_served_at_the_path_of_its_id() -> None:
     served = site.served_schemas()
     schemas = [p for p in (ROOT / "schema").glob("*.json") if "$id" in json.loads(p.read_bytes())]
@@ -235,11 +180,3 @@ def test_chromium_prints_the_one_file(tmp_path: Path) -> None:
     page.write_text("<!doctype html><h1>One</h1>")
     one_file.print_pdf(page, goal)
     assert goal.read_bytes().startswith(b"%PDF-")
-
-
-def test_without_chromium_there_is_no_pdf_but_an_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(SystemExit, match="needs Chromium"):
-        one_file.print_pdf(tmp_path / "a.html", tmp_path / "a.pdf")
