@@ -35,17 +35,6 @@ def test_either_protocol_works(any_server: Server, connect: Connect, protocol: i
     assert found[b"schedule"][0][1] == 4e9
 
 
-def test_the_default_is_resp2(server: Server, connect: Connect) -> None:
-    """ENV-4: HELLO, which proxies and old servers refuse, is never sent."""
-    connect(server.url, generation=8).push("A")
-    assert "cmdstat_hello" not in server.client(protocol=2).info("commandstats")
-
-
-def test_a_password_with_odd_characters(server_factory: ServerFactory, connect: Connect) -> None:
-    server = server_factory(password="s3cret/@:%")
-    assert connect(server.url, generation=8).push("A")
-
-
 def test_a_unix_socket(server_factory: ServerFactory, connect: Connect, tmp_path: Path) -> None:
     path = tmp_path / "redis.sock"
     server = server_factory("--unixsocket", str(path))
@@ -99,41 +88,6 @@ def test_a_closed_client_opens_again(server: Server, connect: Connect) -> None:
     client.disconnect()
     client.push("A")
     assert server.client().llen("queue:default") == 2
-
-
-def route(item: JobFields, call_next: Callable[[], JobFields | None]) -> JobFields | None:
-    """Send numbers to queues of their own, keep 3 for later and stop 4."""
-    [number] = item["args"]
-    item["queue"] = f"q{number % 2}"
-    item["jw_number"] = number
-    if number == 3:
-        item["at"] = 4e9
-    return None if number == 4 else call_next()
-
-
-def test_middleware_decides_for_each_job(server: Server, connect: Connect) -> None:
-    """PUSH-7, BULK-5, BULK-15, BULK-19: a job goes where middleware says; None stops it."""
-    client = connect(server.url, generation=8, middleware=[route])
-    jids = client.push_bulk("A", [[n] for n in range(6)])
-    assert [jid is None for jid in jids] == [False, False, False, False, True, False]
-    found = everything(server)
-    assert set(found) == {b"queues", b"queue:q0", b"queue:q1", b"schedule"}
-    assert found[b"queues"] == {b"q0", b"q1"}
-    numbers = {
-        key: [json.loads(text)["jw_number"] for text in found[key]]
-        for key in (b"queue:q0", b"queue:q1")
-    }
-    assert numbers == {b"queue:q0": [2, 0], b"queue:q1": [5, 1]}
-    [(later, score)] = found[b"schedule"]
-    assert (json.loads(later)["args"], score) == ([3], 4e9)
-
-
-def test_middleware_can_stop_a_single_job(server: Server, connect: Connect) -> None:
-    """PUSH-15, PUSH-16: the call returns None, and nothing is written."""
-    client = connect(server.url, generation=8, middleware=[route])
-    assert client.push("A", [4]) is None
-    assert server.client().dbsize() == 0
-    assert client.push("A", [5])
 
 
 def test_middleware_is_nested(server: Server, connect: Connect) -> None:
@@ -215,28 +169,6 @@ def test_large_arguments_are_compressed_if_asked(server: Server, connect: Connec
 def double(a: int, b: str = "x") -> None: ...
 
 
-@pytest.mark.parametrize(
-    ("versions", "form"),
-    [
-        ((), int),
-        (("8.1.7",), int),
-        (("7.3.2",), float),
-        (("8.1.7", "6.4.1"), float),
-        ((None,), float),
-        (("jobwire 0.1.0",), int),
-        (("jobwire 0.1.0", "7.0.2"), float),
-    ],
-)
-def test_auto_asks_the_registered_processes(
-    server: Server, connect: Connect, versions: tuple[str | None, ...], form: type
-) -> None:
-    """GEN-5, GEN-10: the oldest Sidekiq decides; without any Sidekiq the generation is 8."""
-    register(server, "", *versions)
-    connect(server.url).push("A")
-    job = json.loads(server.client().lindex("queue:default", 0))
-    assert (type(job["created_at"]), type(job["enqueued_at"])) == (form, form)
-
-
 def test_damaged_processes_have_no_say(server: Server, connect: Connect) -> None:
     """GEN-10: hashes that are expired, of another type or damaged do not stop a push."""
     client = server.client()
@@ -266,27 +198,3 @@ def test_a_set_generation_asks_nobody(server: Server, connect: Connect) -> None:
     with listening(server) as heard:
         client.push("A")
         assert [line.name for line in heard()] == ["MULTI", "SADD", "LPUSH", "EXEC"]
-
-
-@pytest.mark.parametrize("namespace", ["app:", "{shard-03}:"])
-def test_a_namespace_is_kept_to(server: Server, connect: Connect, namespace: str) -> None:
-    """KEY-4: every key of every command, and every key that exists. KEY-2, KEY-7: bare names."""
-    register(server, namespace, "7.3.2")
-    register(server, "", "8.1.7")  # of another namespace
-    before = set(server.client().keys())
-    client = connect(server.url, namespace=namespace)
-    with listening(server) as heard:
-        client.push("A", queue="low")
-        client.push_in(60, "A")
-        client.push_bulk("A", [[1], [2]])
-        lines = heard()
-    touched = {line.words[1] for line in lines if line.name not in ("MULTI", "EXEC")}
-    assert len(touched) == 6
-    assert {key for key in touched if not key.startswith(namespace.encode())} == set()
-    new = set(server.client().keys()) - before
-    assert new == {
-        f"{namespace}{key}".encode() for key in ("queues", "queue:low", "queue:default", "schedule")
-    }
-    job = json.loads(server.client().lindex(f"{namespace}queue:low", 0))
-    assert job["queue"] == "low"
-    assert type(job["created_at"]) is float  # only the processes of the namespace count

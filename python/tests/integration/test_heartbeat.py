@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -50,48 +49,6 @@ def test_a_beat_is_two_transactions(any_server: Server, shell: SyncRedis) -> Non
         *("MULTI", "UNLINK", "HSET", "EXPIRE", "HSET", "EXPIRE", "EXEC"),
         *("MULTI", "SADD", "HSET", "EXPIRE", "RPOP", "UNLINK", "EXEC"),
     ]
-
-
-def test_the_fields_of_the_hash(any_server: Server, shell: SyncRedis) -> None:
-    """BEAT-3: the texts that Sidekiq's readers expect. GEN-4: beat in seconds."""
-    shell.run(beat(KEYS, ME, b'{"pid":42}', 5, sample("t1", "t2", quiet=True)))
-    client = any_server.client()
-    assert client.hgetall(ME) == {
-        b"info": b'{"pid":42}',
-        b"concurrency": b"5",
-        b"busy": b"2",
-        b"beat": b"1795192067.25",
-        b"rtt_us": b"105",
-        b"quiet": b"true",
-        b"rss": b"34496",
-    }
-    assert client.smembers("processes") == {ME.encode()}
-    shell.run(beat(KEYS, ME, b"{}", 5, sample()))
-    assert client.hget(ME, "quiet") == b"false"
-    assert client.hget(ME, "busy") == b"0"
-
-
-def test_work_records(any_server: Server, shell: SyncRedis) -> None:
-    """BEAT-17 and GEN-4: the bare queue, the payload as a string, whole seconds."""
-    shell.run(beat(KEYS, ME, b"{}", 5, sample("t1", "t2")))
-    records = any_server.client().hgetall(f"{ME}:work")
-    assert any_server.client().hgetall(f"{ME}:workers") == records  # for readers of 6.4.1
-    assert set(records) == {b"t1", b"t2"}
-    assert json.loads(records[b"t1"]) == {
-        "queue": "a:b",
-        "payload": WORK.text.decode(),
-        "run_at": 1795192067,
-    }
-
-
-def test_work_records_are_rewritten(any_server: Server, shell: SyncRedis) -> None:
-    """BEAT-5: the next beat removes the records of jobs that have ended."""
-    client = any_server.client()
-    shell.run(beat(KEYS, ME, b"{}", 5, sample("t1", "t2")))
-    shell.run(beat(KEYS, ME, b"{}", 5, sample("t2")))
-    assert client.hkeys(f"{ME}:work") == [b"t2"]
-    shell.run(beat(KEYS, ME, b"{}", 5, sample()))
-    assert not client.exists(f"{ME}:work", f"{ME}:workers")
 
 
 def test_the_lease(any_server: Server, shell: SyncRedis) -> None:
@@ -177,30 +134,6 @@ def test_the_first_process_that_knows_a_class_unparks_its_jobs(
     assert client.zcard("jobwire:parked") == 1
 
 
-def test_one_signal_a_beat(any_server: Server, shell: SyncRedis) -> None:
-    """SIG-4: the oldest signal first, of any text, and None if there is none."""
-    client = any_server.client()
-    client.lpush(f"{ME}-signals", "TTIN")
-    client.lpush(f"{ME}-signals", "TERM")
-    client.lpush(f"{ME}-signals", b"\xff")
-    said = [shell.run(beat(KEYS, ME, b"{}", 5, sample())).signal for _ in range(4)]
-    assert said == ["TTIN", "TERM", "\ufffd", None]
-
-
-def test_a_clean_exit(any_server: Server, shell: SyncRedis) -> None:
-    """The process leaves the list, without work records; its hash is left to expire.
-
-    BEAT-7, BEAT-20.
-    """
-    client = any_server.client()
-    client.sadd("processes", "another")
-    shell.run(beat(KEYS, ME, b"{}", 5, sample("t1")))
-    shell.run(retire(KEYS, ME))
-    assert client.smembers("processes") == {b"another"}
-    assert not client.exists(f"{ME}:work", f"{ME}:workers")
-    assert client.exists(ME)
-
-
 def test_pruning(any_server: Server, shell: SyncRedis) -> None:
     """BEAT-8, BEAT-21: names without a hash are removed, once a minute for all processes."""
     client = any_server.client()
@@ -214,23 +147,6 @@ def test_pruning(any_server: Server, shell: SyncRedis) -> None:
     assert shell.run(prune(KEYS)) == 0
     client.delete("process_cleanup")
     assert shell.run(prune(KEYS)) == 1
-
-
-def test_pruning_nothing(any_server: Server, shell: SyncRedis) -> None:
-    """BEAT-8: an empty set, or one whose processes are all alive."""
-    assert shell.run(prune(KEYS)) == 0
-    shell.run(beat(KEYS, ME, b"{}", 5, sample()))
-    any_server.client().delete("process_cleanup")
-    assert shell.run(prune(KEYS)) == 0
-    assert any_server.client().smembers("processes") == {ME.encode()}
-
-
-def test_a_name_whose_key_is_not_a_hash(any_server: Server, shell: SyncRedis) -> None:
-    """BEAT-22: pruned, because Sidekiq's scheduler ends at such a member."""
-    any_server.client().sadd("processes", "odd")
-    any_server.client().set("odd", "x")
-    assert shell.run(prune(KEYS)) == 1
-    assert any_server.client().get("odd") == b"x"
 
 
 def test_a_namespace_is_kept_to(any_server: Server, shell: SyncRedis) -> None:
