@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import re
 
 import pytest
 
 from jobwire.errors import ConfigError
 from jobwire.protocol.keys import Keys
 from tests.rows import over
+from tests.schemas import ROOT, load
 
 IDENTITY = "web-1:42:0123456789ab"
 
@@ -173,6 +175,14 @@ def test_our_own_keys_carry_our_name() -> None:
     own = {key for key in every_key(Keys()).values() if not key.startswith(sidekiq)}
     assert own
     assert all(key.startswith("jobwire:") for key in own)
+
+
+def test_our_own_keys_are_in_the_registry() -> None:
+    """KEY-5: each key that begins with jobwire: has a row in the table of section 5."""
+    rows = [row["name"] for row in load(ROOT / "schema" / "registry.json")["keys"]]
+    forms = [re.sub(r"<[^>]*>", ".+", re.escape(name)) for name in rows if "jobwire:" in name]
+    own = [key for key in every_key(Keys()).values() if key.startswith("jobwire:")]
+    assert [key for key in own if not any(re.fullmatch(form, key) for form in forms)] == []
 
 
 @pytest.mark.parametrize("namespace", ["", "queue:", "app:"])
