@@ -7,7 +7,7 @@ help: ## print this list
 demo: ## run an example application with its own server and worker; ARGS=--web: with the page
 	@sh .ci/demo $(ARGS)
 
-test: ## run the tests that work in one process or with one server: three minutes
+test: ## run the tests that work in one process or with one server: two minutes
 	@sh .ci/test $(ARGS)
 
 check: ## run the gate, all that CI runs: tests, lint, demo, wheel, site, conformance: 15 minutes

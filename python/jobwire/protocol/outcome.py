@@ -72,8 +72,8 @@ class Outcome(msgspec.Struct, frozen=True):  # quicker to make than a dataclass
         next: The job to push if this one was still held. [REL-2]
         queue: The queue, if it is another one than that of the job. [X-CLASS-4]
         output: The job, and how the execution ended, for those who read its output. [X-STEP-10]
-        after: Sent right after the step: deletes the data that the job leaves in Redis, or frees
-            its slot of a limit. [X-LIMIT-5]
+        after: Sent once the step is stored: deletes the data that the job leaves in Redis, or
+            frees its slot of a limit. [X-LIMIT-5]
     """
 
     place: Place = ""

@@ -15,6 +15,7 @@ from jobwire.protocol.dead_set import DeadSetLimits
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.outcome import DONE, NextJob, Outcome
 from jobwire.protocol.reliable import InFlightJob, read_fetched, script_fetch
+from jobwire.protocol.wire import command
 from jobwire.worker.base.ticker import Ticker
 from jobwire.worker.base.timings import DEFAULT_TIMINGS
 from jobwire.worker.outcome.immediate_sink import ExecutionCounts, ImmediateSink
@@ -172,6 +173,34 @@ def test_an_outcome_that_is_refused_holds_up_no_other(
     assert left(server) == 0
     assert count(server, "processed") == 20
     assert len([r for r in caplog.records if r.levelno >= logging.WARNING]) == 1
+
+
+@pytest.mark.parametrize("refused", [False, True])
+def test_what_follows_an_outcome_waits_until_it_is_stored(
+    server: Server, writer: Writing, caplog: pytest.LogCaptureFixture, refused: bool
+) -> None:
+    """REL-2, X-STEP-6: also if the server has forgotten the script, or refuses it at first.
+
+    Else a crash in between leaves the job without the steps that it has finished.
+    """
+    client = server.client()
+    held, other = hold(server, 1, 2)
+    copy = command("COPY", KEYS.private(ME), "app:too early")  # nothing to copy after the step
+    buried = Outcome("dead", b"buried", counted="failed", after=[copy])
+    client.script_flush()
+    if refused:
+        client.set(KEYS.dead, "not a sorted set")
+    assert writer.store(other, DONE)
+    writer.record(held, buried)
+    writer.flush_soon()
+    if refused:
+        wait_until(lambda: "WRONGTYPE" in caplog.text)
+        client.delete(KEYS.dead)
+    assert writer.close(60) == 0
+    assert left(server) == 0
+    assert client.zcard(KEYS.dead) == 1
+    assert client.info("commandstats")["cmdstat_copy"]["calls"] == 1
+    assert not client.exists("app:too early")
 
 
 def test_an_outcome_that_was_refused_is_lost_like_any_other(

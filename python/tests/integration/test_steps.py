@@ -352,7 +352,7 @@ def test_a_retry_goes_on_and_every_end_ends(
         jid = work.enqueue() or ""
         reader = Reader(app, jid)
         wait_until(lambda: client.zcard("retry") == 1)
-        client.zadd("retry", dict.fromkeys(waiting(client), 1))
+        client.zadd("retry", dict.fromkeys(waiting(client), 1), xx=True)
         assert reader.all() == [0, 1]
     assert len({item.run for item in reader.items}) == 2
     ends = [fields[b"end"] for _, fields in entries(client, jid) if b"end" in fields]

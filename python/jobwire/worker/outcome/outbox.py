@@ -12,12 +12,13 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from itertools import chain
 from typing import Any
 
 import msgspec
 
 from jobwire.connection.sync import SyncRedis
-from jobwire.errors import RedisRefused, RedisUnreachable
+from jobwire.errors import NoReply, RedisRefused, RedisUnreachable
 from jobwire.protocol import iteration
 from jobwire.protocol.batches import script_ended
 from jobwire.protocol.dead_set import DeadSetLimits
@@ -27,7 +28,7 @@ from jobwire.protocol.output import script_tell
 from jobwire.protocol.reliable import InFlightJob, script_done, script_finish, set_result
 from jobwire.protocol.times import utc_day
 from jobwire.protocol.unique import script_unlock
-from jobwire.protocol.wire import Batch, Command, ErrorReply, Script, command, once
+from jobwire.protocol.wire import Batch, Command, ErrorReply, Op, Script, command, once
 
 __all__ = ["Entry", "Outbox"]
 
@@ -214,7 +215,7 @@ class Outbox:
             if not entries and extra is not None:
                 return self._redis.start(once(extra))
             groups = _group(entries)
-            answer = self._redis.start(once(Batch(self._steps(groups, extra))))
+            answer = self._redis.start(self._exchange(groups, extra))
         except BaseException as error:  # nothing was sent
             self._keep(entries, str(error))
             self._forget(entries)
@@ -240,16 +241,32 @@ class Outbox:
 
         return read
 
-    def _steps(
-        self, groups: Sequence[Sequence[Entry]], extra: Script | None
-    ) -> list[Command | Script]:
-        """Return the calls of a message."""
+    def _exchange(self, groups: Sequence[Sequence[Entry]], extra: Script | None) -> Op[list[Any]]:
+        """Store outcomes and send a script; return the replies to the outcomes, and its own.
+
+        The commands that follow an outcome wait for its reply. In one message the server would also
+        carry them out if it refused the outcome, or did not have its script. A job that then runs
+        again would miss the steps that it has finished.
+        """
         day = utc_day(time.time())
-        steps: list[Command | Script] = [self._script(group, day) for group in groups]
-        steps += (step for group in groups for entry in group for step in self._after(entry))
-        if extra is not None:
-            steps.append(extra)
-        return steps
+        last = [] if extra is None else [extra]
+        steps = [self._script(group, day) for group in groups]
+        follows = [[step for entry in group for step in self._after(entry)] for group in groups]
+        if not any(follows):
+            replies: list[Any] = yield Batch([*steps, *last])
+            return replies
+        replies = yield Batch(steps)
+        stored = [
+            each
+            for each, reply in zip(follows, replies, strict=True)
+            if not isinstance(reply, ErrorReply)
+        ]
+        if rest := [*chain.from_iterable(stored), *last]:
+            try:
+                replies += yield Batch(rest)
+            except RedisUnreachable as error:  # which would say that nothing was stored
+                raise NoReply(str(error)) from None
+        return replies
 
     def _after(self, entry: Entry) -> Sequence[Command | Script]:
         outcome = entry.outcome
