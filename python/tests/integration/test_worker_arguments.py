@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import json
+import random
 from collections.abc import Callable, Iterator
-from datetime import date, datetime, timedelta
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
-from typing import Any
+from enum import Enum
+from typing import Any, NamedTuple
 from uuid import UUID
 
+import attrs
+import msgspec
+import pydantic
 import pytest
 
 from harness.servers import Server, wait_until
@@ -17,6 +23,93 @@ from jobwire.active_job import Duration, GlobalID, Symbol
 from tests.workers import running
 
 ID = UUID("9f2c1b7a-4d3e-4f60-9182-93a4b5c6d7e8")
+
+
+class Grade(Enum):
+    FINE = "fine"
+    POOR = "größe ☠"
+
+
+@dataclass
+class InDataclass:
+    id: UUID
+    at: datetime
+    grade: Grade
+    price: Decimal
+    name: str | None = None
+
+
+class InStruct(msgspec.Struct):
+    day: date
+    parts: list[InDataclass]
+    grades: dict[str, Grade]
+
+
+class InModel(pydantic.BaseModel):
+    id: UUID
+    at: datetime
+    grades: list[Grade]
+    prices: dict[str, Decimal]
+
+
+@attrs.define
+class InAttrs:
+    day: date
+    took: timedelta
+    grade: Grade
+    text: bytes
+
+
+class InTuple(NamedTuple):
+    day: date
+    price: Decimal
+    grade: Grade
+    inner: InDataclass
+
+
+def some_values(draw: random.Random) -> tuple[InDataclass, InStruct, InModel, InAttrs, InTuple]:
+    """Return a value of each kind of model, with enums, dates, numbers and texts of any size."""
+
+    def text() -> str:
+        return "".join(
+            chr(draw.choice([*range(1, 0x800), 0x1F600])) for _ in range(draw.randrange(9))
+        )
+
+    def price() -> Decimal:
+        return Decimal(draw.randrange(-(10**20), 10**20)).scaleb(-draw.randrange(12))
+
+    def day() -> date:
+        return date.fromordinal(draw.randrange(1, date.max.toordinal()))
+
+    def at() -> datetime:
+        zone = timezone(timedelta(minutes=draw.randrange(-840, 841)))
+        return datetime.fromtimestamp(draw.randrange(2**33) + draw.randrange(10**6) / 1e6, zone)
+
+    def grade() -> Grade:
+        return draw.choice([*Grade])
+
+    def one() -> InDataclass:
+        name = draw.choice([None, text()])
+        return InDataclass(UUID(int=draw.getrandbits(128)), at(), grade(), price(), name)
+
+    few = range(draw.randrange(4))
+    return (
+        one(),
+        InStruct(day(), [one() for _ in few], {text(): grade() for _ in few}),
+        InModel(
+            id=UUID(int=draw.getrandbits(128)),
+            at=at(),
+            grades=[grade() for _ in few],
+            prices={text(): price() for _ in few},
+        ),
+        InAttrs(
+            day(),
+            timedelta(microseconds=draw.randrange(-(10**17), 10**17)),
+            grade(),
+            draw.randbytes(5),
+        ),
+        InTuple(day(), price(), grade(), one()),
+    )
 
 
 def test_every_kind_of_job_gets_the_types_of_its_parameters(server: Server) -> None:
@@ -156,3 +249,32 @@ def test_active_jobs_are_refused_by_rule() -> None:
     with pytest.raises(ValueError, match="not a GlobalID; write gid://APP/MODEL/ID"):
         GlobalID("User/7")
     assert app.find({"class": "OnlyJob", "args": []}) is None
+
+
+@pytest.mark.process
+def test_400_values_of_each_kind_of_model_arrive_as_they_were(server: Server) -> None:
+    """EXEC-1, PUSH-5: a dataclass, msgspec, pydantic, attrs and a named tuple; in one job each."""
+    app = App()
+    got: dict[tuple[str, int], Any] = {}
+
+    def define(kind: type) -> Any:
+        def take(number: int, value: Any) -> None:
+            got[kind.__name__, number] = value
+
+        take.__annotations__["value"] = kind
+        return app.job(name=kind.__name__)(take)
+
+    draw = random.Random(7)
+    sent = [some_values(draw) for _ in range(400)]
+    jobs = [define(type(value)) for value in sent[0]]
+    with running(app, server, concurrency=5):
+        for number, values in enumerate(sent):
+            for job, value in zip(jobs, values, strict=True):
+                job.enqueue(number, value)
+        wait_until(lambda: len(got) == 2_000, 120)
+    assert server.client().zcard("retry") == 0
+    for number, values in enumerate(sent):
+        for value in values:
+            arrived = got[type(value).__name__, number]
+            assert type(arrived) is type(value)
+            assert arrived == value

@@ -6,7 +6,7 @@ error the checker has to find; an unused comment is also an error.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Generator, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -253,7 +253,7 @@ def report_failure(job: Job, error: BaseException) -> None: ...
 
 @app.wrap
 @contextmanager
-def fresh(job: Job) -> Iterator[None]:
+def fresh(job: Job) -> Generator[None]:
     yield
 
 
