@@ -124,10 +124,39 @@ def _batch(url: str, record: Any) -> None:
     record.set(REPORTED, 1)
 
 
+def _shards(url: str, record: Any) -> None:
+    """Spread jobs over two shards, one by one and in bulk; the second is a database beside."""
+    app = App(shards={"near": url, "beside": beside(url)})
+    for number in range(6):
+        jid = f"{number:024x}"
+        try:
+            app.client.push("Quick", jid=jid, queue="a")
+        except MaybeWritten:
+            _note(record, "unsure", [jid])
+        except RedisTrouble:
+            _note(record, "refused", [jid])
+        else:
+            _note(record, "written", [jid])
+    try:
+        written: Iterable[str | None] = app.client.push_bulk("Quick", [[]] * 30, queue="a")
+    except RedisTrouble as error:
+        written = error.written
+        _note(record, "unsure", error.unsure)
+    _note(record, "written", written)
+    app.close()
+    record.set(REPORTED, 1)
+
+
+def beside(url: str) -> str:
+    """Return the URL of the database of the second shard."""
+    return url.removesuffix("/0") + "/2"
+
+
 PUSHES: dict[str, Callable[[str, Any], None]] = {
     "push": _one_by_one,
     "push_bulk": _bulk,
     "cancel": _cancel,
     "unique": _unique,
     "batch": _batch,
+    "shards": _shards,
 }

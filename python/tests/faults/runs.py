@@ -299,6 +299,7 @@ class Run:
         """Execute the run and return its result."""
         with bench.server() as server, ExitStack() as opened:
             self._bench = bench
+            self._url = server.url
             self._record_url = server.url.removesuffix("/0") + "/1"
             connect = redis.Redis.from_url
             self.client: Any = opened.enter_context(connect(server.url))
@@ -379,6 +380,12 @@ class Run:
                 name = "ab"[number % 2]
                 text = _payload(seed.kind or "", jid, name)
                 self.client.hset(f"{PRIVATE}{owner}", f"{LATE + number}:{name}", text)
+
+    def unite_shards(self) -> None:
+        """Move the jobs of the second shard to the queue of the first."""
+        with redis.Redis.from_url(pushes.beside(self._url)) as other:
+            for text in other.lrange("queue:a", 0, -1):
+                self.client.lpush("queue:a", text)
 
     def send(self, number: signal.Signals) -> None:
         """Send a signal to the process under test."""

@@ -120,6 +120,12 @@ def _hold_unknown(run: Run) -> None:
     run.hold_unknown()
 
 
+def _unite_shards(run: Run) -> None:
+    """Give the jobs of the second shard to the workers of the first, which are all that run."""
+    wait_until(lambda: not run.alive(), AMPLE)
+    run.unite_shards()
+
+
 def _damage_owners(run: Run) -> None:
     """Make the set of owners a string while jobs run, and delete it as an operator would."""
     wait_until(lambda: run.busy() or not run.alive(), AMPLE)
@@ -166,6 +172,14 @@ SCENARIOS: dict[str, Scenario] = {
             start="batch",
             ends=True,
             certain=("batch_open.lua", "batch_add.lua", "batch_end.lua"),
+        ),
+        Scenario(
+            "shards",
+            "a client spreads jobs over two shards, one by one and in bulk",
+            start="shards",
+            drive=_unite_shards,
+            ends=True,
+            certain=("EXEC",),
         ),
         Scenario(
             "success",
