@@ -28,7 +28,7 @@ from jobwire.errors import ConfigError
 from jobwire.protocol.arguments import StrictArgs
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.normalize import AsyncClientMiddleware, ClientMiddleware
-from jobwire.protocol.placement import States, ranking
+from jobwire.protocol.placement import States
 
 if TYPE_CHECKING:
     from jobwire.application.push_buffer import PushBuffer
@@ -124,7 +124,7 @@ class Clients:
             raise ConfigError("the application has no shards; write App(shards=[URL, URL])")
         if self._shards.unread:
             self.follow_states()
-        return ranking(key, self._shards.used)[0]
+        return self._shards.of(key)
 
     @property
     def served_shards(self) -> tuple[str, ...]:

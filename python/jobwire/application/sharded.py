@@ -21,7 +21,7 @@ from jobwire.protocol.iteration import Cancellation
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.normalize import ReadyPayload
 from jobwire.protocol.output import OutputItem, Tail
-from jobwire.protocol.placement import Home, ShardState, home, ranking, read_states
+from jobwire.protocol.placement import ShardState, home, read_states, turn
 from jobwire.protocol.progress import JobProgress
 from jobwire.protocol.results import Result, ResultOutcome
 from jobwire.protocol.times import Generation
@@ -39,7 +39,6 @@ ClientOf: TypeAlias = Callable[[str], Client | AsyncClient]
 """Returns the client of a shard, by its name."""
 WAIT_S = 1.0  # for a result at the likely shard, before all shards are asked again
 
-_ANYWHERE = Home("states", fixed=False)
 _PLACES = ("running", "queued", "done", "unknown")  # of a cancelled job, the best answer first
 
 
@@ -85,8 +84,15 @@ class _Calls:
     def call(self, shard: str, call: Callable[[Any], Any]) -> Op[Any]:
         """Call the client of a shard: the asyncio one returns an awaitable, the other its value."""
         made = partial(call, self.client_of(shard))
-        with self.shards.asking(shard):
+        trouble = None
+        self.shards.begin(shard)
+        try:
             return (yield Local(made, made))
+        except RedisTrouble as error:
+            trouble = error
+            raise
+        finally:
+            self.shards.end(shard, trouble)
 
     def produce(self, shard: str, operation: Callable[[Producer], Op[T]]) -> Op[T]:
         """Carry out an operation of the producer of a shard."""
@@ -119,7 +125,7 @@ class _Calls:
         if not self.shards.is_due():
             return
         tried: set[str] = set()
-        while (name := self.shards.choose(_ANYWHERE, tried)) is not None:
+        while (name := self.shards.choose("states", tried)) is not None:
             try:
                 self.shards.learn((yield from self.produce(name, _read_states)))
             except RedisTrouble:
@@ -188,16 +194,18 @@ class ShardedWriter(JobWriter):
         return answer
 
     def _parts(
-        self, jobs: Sequence[tuple[ReadyPayload, Home]], tried: set[str]
-    ) -> dict[tuple[str, bool], list[tuple[ReadyPayload, Home]]]:
+        self, jobs: Sequence[tuple[ReadyPayload, str | None]], tried: set[str]
+    ) -> dict[tuple[str, bool], list[tuple[ReadyPayload, str | None]]]:
         """Return the jobs of each shard, and whether they may go to no other one."""
-        parts: dict[tuple[str, bool], list[tuple[ReadyPayload, Home]]] = {}
-        for job, place in jobs:
-            shard = self._shards.choose(place, tried)
-            last = place.fixed or shard is None
-            if shard is None:
-                shard = ranking(place.key, self._shards.used)[0]
-            parts.setdefault((shard, last), []).append((job, place))
+        parts: dict[tuple[str, bool], list[tuple[ReadyPayload, str | None]]] = {}
+        for each in jobs:
+            job, key = each
+            shard = self._shards.choose(job.jid, tried) if key is None else self._shards.of(key)
+            last = key is not None or shard is None
+            place = turn(job.jid, self._shards.used)[0] if shard is None else shard, last
+            if (part := parts.get(place)) is None:
+                part = parts[place] = []
+            part.append(each)
         return parts
 
     def _send_to(self, shard: str, jobs: Sequence[ReadyPayload]) -> Op[Refused]:
@@ -293,7 +301,7 @@ class ShardedProducer(Producer):
     def place(self) -> Op[str]:
         """Return the shard for all parts of one thing."""
         yield from self.follow()
-        return self._shards.choose(Home(new_jid(), fixed=False)) or self._shards.used[0]
+        return self._shards.choose(new_jid()) or self._shards.used[0]
 
     def outcomes(self, jids: Sequence[str]) -> Op[list[ResultOutcome | None]]:
         """Return how jobs have ended, from the results on all shards."""
@@ -382,7 +390,7 @@ class ShardedProducer(Producer):
         return min(answers, key=lambda answer: _PLACES.index(answer.place))
 
     def _likely(self, jid: str) -> str:
-        order = ranking(jid, self._shards.used)
+        order = turn(jid, self._shards.used)
         return next((name for name in order if not self._shards.away(name)), order[0])
 
 

@@ -10,8 +10,7 @@ import re
 import threading
 import time
 import weakref
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from jobwire.connection.cluster import expand, is_cluster, keys_at
@@ -24,12 +23,12 @@ from jobwire.errors import (
     RedisUnreachable,
 )
 from jobwire.protocol.placement import (
-    Home,
     Placement,
     States,
     check_placement,
     newest,
     ranking,
+    turn,
 )
 from jobwire.protocol.wire import command, once
 
@@ -120,15 +119,19 @@ class Shards:
         self._heard = dict.fromkeys(self.names, 0.0)  # monotonic; of the last reply
         self._thread: threading.Thread | None = None
 
-    def choose(self, home: Home, without: Collection[str] = ()) -> str | None:
-        """Return the shard for a job; None if none of those that it may go to answers.
+    def of(self, key: str) -> str:
+        """Return the shard that must have the jobs with a key, even if it is away."""
+        return ranking(key, self.used)[0]
+
+    def choose(self, jid: str, without: Collection[str] = ()) -> str | None:
+        """Return the shard for a job without a key; None if none of those left answers.
 
         Args:
-            home: The place of the job.
+            jid: The id of the job.
             without: Shards that this job has tried.
         """
-        order = ranking(home.key, self.used)
-        if home.fixed:
+        order = turn(jid, self.used)
+        if not (without or self._away or self._silent(order[0])):
             return order[0]
         left = [name for name in order if name not in without and not self.away(name)]
         return next((name for name in left if not self._silent(name)), left[0] if left else None)
@@ -178,26 +181,25 @@ class Shards:
         if reason := self.away(name):
             raise RedisUnreachable(f"shard {name!r} is away, so nothing was written: {reason}")
 
-    @contextmanager
-    def asking(self, name: str) -> Iterator[None]:
-        """Note a call to a shard, and its trouble, which then names the shard."""
+    def begin(self, name: str) -> None:
+        """Note a call to a shard."""
         with self._change:
             if not self._asked[name]:
                 self._heard[name] = time.monotonic()
             self._asked[name] += 1
-        try:
-            yield
-        except RedisTrouble as error:
-            reason = str(error)
-            if isinstance(error, NoReply) or may_pass(error):
-                self._leave_out(name, reason)
-            if not reason.startswith("shard "):
-                error.args = (f"shard {name!r}: {reason}", *error.args[1:])
-            raise
-        finally:
-            with self._change:
-                self._asked[name] -= 1
-                self._heard[name] = time.monotonic()
+
+    def end(self, name: str, error: RedisTrouble | None = None) -> None:
+        """Note the end of a call to a shard, and its trouble, which then names the shard."""
+        with self._change:
+            self._asked[name] -= 1
+            self._heard[name] = time.monotonic()
+        if error is None:
+            return
+        reason = str(error)
+        if isinstance(error, NoReply) or may_pass(error):
+            self._leave_out(name, reason)
+        if not reason.startswith("shard "):
+            error.args = (f"shard {name!r}: {reason}", *error.args[1:])
 
     def close(self) -> None:
         """End the thread; all shards count as answering."""

@@ -25,7 +25,6 @@ from jobwire.protocol.unique import UNIQUE, lock_of
 from jobwire.protocol.wire import Op, command
 
 __all__ = [
-    "Home",
     "Placement",
     "ShardState",
     "States",
@@ -35,6 +34,7 @@ __all__ = [
     "newest",
     "ranking",
     "read_states",
+    "turn",
     "write_states",
 ]
 
@@ -42,7 +42,8 @@ Placement: TypeAlias = Literal["spread", "queue"]
 """The rule for a job that shares nothing: `spread` over all shards; or by its `queue`, so that the
 jobs of a queue are on one shard, and start in order."""
 
-_MARKS: Final = tuple(f'"{field}"'.encode() for field in (UNIQUE, LIMIT))
+_UNIQUE: Final = f'"{UNIQUE}"'.encode()
+_LIMIT: Final = f'"{LIMIT}"'.encode()
 
 
 class ShardState(NamedTuple):
@@ -60,18 +61,6 @@ class ShardState(NamedTuple):
 States: TypeAlias = Mapping[str, ShardState]
 """Name of each shard to its state. Without any, all shards are used; otherwise those that are not
 among them get no jobs."""
-
-
-class Home(NamedTuple):
-    """The place of a job.
-
-    Attributes:
-        key: The text that orders the shards; see `ranking`.
-        fixed: True if the job must go to the first of them, even if that one is away.
-    """
-
-    key: str
-    fixed: bool
 
 
 def check_placement(value: str) -> Placement:
@@ -102,13 +91,28 @@ def ranking(key: str, shards: Sequence[str]) -> list[str]:
     return sorted(shards, key=weight, reverse=True)
 
 
-def home(job: ReadyPayload, placement: Placement) -> Home:
-    """Return the place of a job.
+def turn(jid: str, shards: Sequence[str]) -> Sequence[str]:
+    """Return the shards in the order in which a job without a key tries them.
+
+    Ids are random, so their last digits spread jobs evenly, for a tenth of the cost of `ranking`.
+    Another shard moves most of the ids: nothing but a guess depends on the place of such a job.
+    """
+    try:
+        first = int(jid[-8:], 16) % len(shards)
+    except ValueError:  # an id that a person gave
+        return ranking(jid, shards)
+    return [*shards[first:], *shards[:first]] if first else shards
+
+
+def home(job: ReadyPayload, placement: Placement) -> str | None:
+    """Return the key that decides the shard of a job; None if any shard may have it.
 
     Raises:
         InvalidJob: It has several keys, which may be on several shards.
     """
-    keys = _keys_in(job.text, placement)
+    if _UNIQUE not in job.text and _LIMIT not in job.text:  # hardly any job has a key
+        return _queue(job.queue) if placement == "queue" else None
+    keys = set(keys_of(msgspec.json.decode(job.text), placement))
     if len(keys) > 1:
         raise InvalidJob(
             "X-LIMIT-1",
@@ -118,10 +122,8 @@ def home(job: ReadyPayload, placement: Placement) -> Home:
             "app.via(SHARD)",
         )
     if keys:
-        return Home(keys.pop(), fixed=True)
-    if placement == "queue":
-        return Home(_queue(job.queue), fixed=True)
-    return Home(job.jid, fixed=False)
+        return keys.pop()
+    return _queue(job.queue) if placement == "queue" else None
 
 
 def keys_of(fields: Mapping[str, Any], placement: Placement = "spread") -> Iterator[str]:
@@ -137,12 +139,6 @@ def keys_of(fields: Mapping[str, Any], placement: Placement = "spread") -> Itera
         for one in carried if isinstance(carried, list) else ():
             if isinstance(one, dict):
                 yield from keys_of(one, placement)
-
-
-def _keys_in(text: bytes, placement: Placement) -> set[str]:
-    if not any(mark in text for mark in _MARKS):  # hardly any job has one
-        return set()
-    return set(keys_of(msgspec.json.decode(text), placement))
 
 
 def _queue(name: str) -> str:

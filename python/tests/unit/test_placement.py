@@ -16,7 +16,6 @@ from jobwire.protocol.limits import Limit
 from jobwire.protocol.normalize import ReadyPayload, build, finalize
 from jobwire.protocol.payload import encode
 from jobwire.protocol.placement import (
-    Home,
     ShardState,
     check_placement,
     home,
@@ -24,6 +23,7 @@ from jobwire.protocol.placement import (
     newest,
     ranking,
     read_states,
+    turn,
     write_states,
 )
 from jobwire.protocol.unique import Unique
@@ -38,10 +38,12 @@ def job(**options: Any) -> ReadyPayload:
 @pytest.mark.parametrize("count", [2, 3, 4, 5])
 def test_jobs_are_spread_evenly(count: int) -> None:
     shards = [f"shard-{number}" for number in range(1, count + 1)]
-    numbers = (hashlib.sha256(b"%d" % number).hexdigest()[:24] for number in range(100_000))
+    numbers = [hashlib.sha256(b"%d" % number).hexdigest()[:24] for number in range(100_000)]
     placed = Counter(ranking(jid, shards)[0] for jid in numbers)
+    turns = Counter(turn(jid, shards)[0] for jid in numbers)
     even = 100_000 / count
-    assert all(abs(placed[shard] - even) < 0.02 * even for shard in shards)
+    for counted in (placed, turns):
+        assert all(abs(counted[shard] - even) < 0.02 * even for shard in shards)
 
 
 def test_another_shard_moves_only_the_keys_that_it_gets() -> None:
@@ -56,21 +58,21 @@ def test_the_order_is_one_for_all_versions() -> None:
 
 
 def test_plain_jobs() -> None:
-    assert home(job(), "spread") == Home("0" * 24, fixed=False)
-    assert home(job(queue="mail"), "queue") == Home("queue mail", fixed=True)
+    assert home(job(), "spread") is None
+    assert home(job(queue="mail"), "queue") == "queue mail"
     # The text of an argument is not a field.
     text = encode({"args": ['"jw_limit"'], "class": "Note", "queue": "default"})
-    assert home(ReadyPayload("1", "default", None, text), "spread") == Home("1", fixed=False)
+    assert home(ReadyPayload("1", "default", None, text), "spread") is None
 
 
 def test_keys() -> None:
     """X-LIMIT-1, X-UNIQ-1: a job with a key has a home."""
     limited = job(limit=Limit("api", at_once=1, by=[1]))
-    assert home(limited, "spread") == home(limited, "queue") == Home("limit api:[2]", fixed=True)
+    assert home(limited, "spread") == home(limited, "queue") == "limit api:[2]"
     unique = job(unique=Unique(60), queue="mail")
     assert unique.lock is not None
-    assert home(unique, "spread") == Home(f"unique {unique.lock.digest}", fixed=True)
-    assert home(unique, "queue") == Home("queue mail", fixed=True)
+    assert home(unique, "spread") == f"unique {unique.lock.digest}"
+    assert home(unique, "queue") == "queue mail"
     with pytest.raises(InvalidJob, match="several keys") as caught:
         home(job(unique=60, limit=Limit("api", at_once=1)), "spread")
     assert "app.via(SHARD)" in str(caught.value)
@@ -84,7 +86,7 @@ def test_keys_of_carried_jobs() -> None:
     fields = {"class": "D", "jw_next": [{"class": "E"}, step], "jw_group": "nothing"}
     assert [*keys_of(fields)] == ["limit api"]
     text = encode(fields)
-    assert home(ReadyPayload("1", "default", None, text), "spread").key == "limit api"
+    assert home(ReadyPayload("1", "default", None, text), "spread") == "limit api"
 
 
 def test_rules() -> None:
@@ -110,10 +112,14 @@ def test_states_are_merged_and_followed() -> None:
 
 def test_a_shard_that_is_not_used_gets_no_job() -> None:
     shards = Shards({name: f"redis://{name}" for name in "abc"}, "spread", "")
-    anywhere = [Home(str(number), fixed) for number in range(50) for fixed in (True, False)]
-    assert {shards.choose(each) for each in anywhere} == {"a", "b", "c"}
+    texts = [f"{number}{end}" for number in range(50) for end in ("", "-x")]
+
+    def chosen() -> set[str | None]:
+        return {choose(text) for text in texts for choose in (shards.of, shards.choose)}
+
+    assert chosen() == {"a", "b", "c"}
     shards.learn({"a": ShardState(1, "used"), "b": ShardState(1, "draining")})  # c is new
-    assert {shards.choose(each) for each in anywhere} == {"a"}
+    assert chosen() == {"a"}
     assert (shards.used, shards.served, shards.epoch) == (("a",), ("a", "b", "c"), 1)
     shards.learn({"a": ShardState(2, "removed"), "b": ShardState(0, "used")})
     assert (shards.used, shards.served, shards.epoch) == (("a", "b", "c"), ("b", "c"), 2)
