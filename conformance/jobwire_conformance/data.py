@@ -61,7 +61,8 @@ _PROFILES = (
     *("worker/compression", "worker/parking", "worker/classes"),
     *("client/progress", "worker/progress"),
     *("worker/uniquejobs", "inspector/uniquejobs", "worker/trace"),
-    *("worker/gitlab", "worker/status"),
+    *("worker/gitlab", "client/status", "worker/status"),
+    "worker/output",
 )
 _ROBUST_THROUGHOUT = frozenset(
     [
@@ -76,7 +77,8 @@ _ROBUST_THROUGHOUT = frozenset(
         *("worker/compression", "worker/parking", "worker/classes"),
         *("client/progress", "worker/progress"),
         *("worker/uniquejobs", "inspector/uniquejobs", "worker/trace"),
-        *("worker/gitlab", "worker/status"),
+        *("worker/gitlab", "client/status", "worker/status"),
+        "worker/output",
     ]
 )
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import jobwire
 from jobwire.application.call import Call
+from jobwire.application.delivery import Transport
 from jobwire.errors import ConfigError, InvalidJob, JobwireError, NoReply
 from jobwire.inspect import Entry, Filter, Inspector
 from jobwire.inspect.entry import entry
@@ -18,6 +19,7 @@ from jobwire.periodic import schedule
 from jobwire.protocol import periodic
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.periodic_entry import PeriodicEntry, StoredEntry
+from jobwire.protocol.progress import RubyStatus
 
 OPTIONS = (
     *("queue", "retry", "backtrace", "dead", "retry_for", "retry_queue", "tags", "log_level"),
@@ -295,8 +297,12 @@ def main() -> None:
         "generation": generation,
         "namespace": os.environ.get("JOBWIRE_NAMESPACE", ""),
     }
+    transport = Transport()
+    transport.ruby_status = RubyStatus(1800, frozenset(["JobwireProgress"]))
     with (
-        jobwire.Client(url, middleware=[route], timeout=timeout, **shared) as client,
+        jobwire.Client(
+            url, middleware=[route], timeout=timeout, transport=transport, **shared
+        ) as client,
         Inspector(url, **shared) as inspector,
     ):
         for line in sys.stdin:

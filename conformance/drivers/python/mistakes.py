@@ -25,7 +25,7 @@ from jobwire.errors import NoReply, RedisRefused, RedisTrouble
 from jobwire.inspect import Inspector, sets
 from jobwire.periodic import planning
 from jobwire.periodic.cron import CronLine
-from jobwire.protocol import chains, periodic, progress, pushing, retry
+from jobwire.protocol import chains, output, periodic, progress, pushing, retry
 from jobwire.protocol.dead_set import DeadSetLimits
 from jobwire.protocol.periodic_entry import StoredEntry
 from jobwire.protocol.wire import Batch, command
@@ -326,6 +326,25 @@ def write_progress_apart() -> None:
     heartbeat.beat = beat_later
 
 
+def show_late() -> None:
+    """Write that a job waits after it is in its queue. [X-ADDON-20]"""
+    send, slices = job_writer.JobWriter.send, job_writer.slices
+
+    def send_first(writer: Any, jobs: Any) -> Any:
+        job_writer.slices = lambda _: ()
+        refused = yield from send(writer, jobs)
+        job_writer.slices = slices
+        yield from writer._show(writer._queued(writer.transport.ruby_status, jobs))
+        return refused
+
+    job_writer.JobWriter.send = send_first  # type: ignore[method-assign]
+
+
+def emit_anything() -> None:
+    """Emit items of any size. [X-STEP-8]"""
+    output.MAX_ITEM_BYTES = 1 << 30  # type: ignore[misc]
+
+
 _MISTAKES = (
     *(keep_connection, one_slice, stay_connected, send_again, repeat_for_ever),
     *(ignore_stops, quiet_one_capsule, go_on),
@@ -333,7 +352,7 @@ _MISTAKES = (
     *(obey_once_connected, read_milliseconds, draw_upper_end, keep_the_just_too_old),
     *(replace_halves, replace_halves_in_options),
     *(sweep_in_two_steps, sweep_on, log_nothing),
-    *(write_progress_apart, push_after_failure),
+    *(write_progress_apart, push_after_failure, show_late, emit_anything),
     *(tick_later, give_an_hour, look_ahead, fail_on_malformed, accept_malformed, keep_both),
 )
 

@@ -139,6 +139,29 @@ def progress(reports: list[list[Any]], name: str) -> None:
     report("end", ok=True)
 
 
+@app.job(name="JobwireEmit")
+def emit(items: list[Any], name: str) -> None:
+    """Emit each item, and wait at a gate before the last one; fail if that is `fail`.
+
+    An item that the library refuses counts as none.
+    """
+    report("begin", args=[items, name])
+    odd = {
+        "native": [object()],
+        "edge": ["x" * 16_382],
+        "large": ["x" * 16_383],
+        "many": range(12_000),
+    }
+    for at, item in enumerate(items, 1):
+        if at == len(items):
+            pause_at(name)
+        with contextlib.suppress(jobwire.InvalidArgument):
+            app.emit(*(odd.get(item, [item]) if isinstance(item, str) else [item]))
+    report("end", ok=items[-1] != "fail")
+    if items[-1] == "fail":
+        raise JobwireError("fail")
+
+
 app.sidekiq_status("JobwireProgress", "JobwireObey")
 
 

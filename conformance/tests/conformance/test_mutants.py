@@ -60,6 +60,7 @@ AREAS = {
         "compressed",
         "parked",
         "flow",
+        "output",
         "progress",
         "result",
         "status",

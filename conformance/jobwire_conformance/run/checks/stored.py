@@ -10,7 +10,7 @@ from typing import Any
 
 from jobwire_conformance.cases.match import matches, moment, number, spelt_text
 from jobwire_conformance.cases.samples import unevenness
-from jobwire_conformance.cases.values import ABSENT, members, plain
+from jobwire_conformance.cases.values import ABSENT, Absent, Spelt, members, plain
 from jobwire_conformance.judge.key_rules import is_known_key
 from jobwire_conformance.run import retry_jitter
 from jobwire_conformance.run.checks.context import Check, Context, Miss
@@ -135,13 +135,29 @@ def _key(context: Context, step: Mapping[str, Any]) -> None:
     key = context.state.key(step["key"])
     if "exists" in step and bool(context.sandbox.link.call("EXISTS", key)) != step["exists"]:
         raise Miss(f"existence of {key}", step["exists"], not step["exists"])
+    if "len" in step:
+        context.must(f"entries of {key}", step["len"], number(len(_entries(context, key))))
     if "value" in step:
-        value = context.sandbox.link.call("GET", key)
-        seen = ABSENT if value is None else spelt_text(value.decode("utf-8", "replace"))
-        context.must(key, step["value"], seen)
+        context.must(key, step["value"], _value(context, key))
     if "lasts" in step:
         _lasts(context, step, key)
     _ttl(context, step, key)
+
+
+def _value(context: Context, key: str) -> Spelt | Absent:
+    """Return the value of a string, or the entries of a stream."""
+    if context.sandbox.link.call("TYPE", key) == b"stream":
+        return plain(_entries(context, key))
+    value = context.sandbox.link.call("GET", key)
+    return ABSENT if value is None else spelt_text(value.decode("utf-8", "replace"))
+
+
+def _entries(context: Context, key: str) -> list[dict[str, str]]:
+    found = []
+    for position, flat in context.sandbox.link.call("XRANGE", key, "-", "+"):
+        texts = [word.decode("utf-8", "replace") for word in (b"position", position, *flat)]
+        found.append(dict(zip(texts[::2], texts[1::2], strict=True)))
+    return found
 
 
 def _lasts(context: Context, step: Mapping[str, Any], key: str) -> None:
