@@ -30,6 +30,7 @@ _EVERYDAY = {
     "top": Place("jobwire.cli.top:top", "Show queues, jobs and processes in the terminal."),
     "exporter": Place("jobwire.cli.exporter:exporter", "Serve the numbers of Redis to Prometheus."),
     "config": Place("jobwire.cli.config:config", "Show the settings that a worker would use."),
+    "queues": Place("jobwire.cli.config:queues", "Show the queues of an application's jobs."),
     "new": Place("jobwire.cli.new:new", "Write a small application."),
     "completion": Place("jobwire.cli.completion:completion", "Complete words in your shell."),
 }

@@ -1,15 +1,19 @@
-"""`jobwire config`: shows the effective settings, each with its source."""
+"""`jobwire config` shows the effective settings, `jobwire queues` the queues of an application."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+import os
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import click
 
 from jobwire.application.config import CapsuleConfig
+from jobwire.cli import output
+from jobwire.cli.exits import EXIT_OK, EXIT_UNEXPECTED
 from jobwire.cli.loading import worker_app_of
 from jobwire.cli.options import (
     redis_of,
@@ -18,10 +22,15 @@ from jobwire.cli.options import (
     worker_options,
     worker_settings,
 )
+from jobwire.cli.table import Column, Table
 from jobwire.connection.connect import check_url, safe_url
-from jobwire.settings import SETTINGS, Settings, Value, written
+from jobwire.errors import ConfigError
+from jobwire.inspect.formats import clean
+from jobwire.settings import SETTINGS, Settings, Value, resolve, written
 
-__all__ = ["config"]
+__all__ = ["config", "queues"]
+
+_GENERATED = "# Queues of an application, written by `jobwire queues --write`. Do not edit.\n"
 
 
 @click.command()
@@ -54,6 +63,79 @@ def config(as_json: bool, **options: Any) -> int:
     for note in settings.notes:
         click.echo(note, err=True)
     return 0
+
+
+@click.command()
+@click.argument("target", metavar="[MODULE:APP]", required=False)
+@click.option("--write", metavar="FILE", help="Write them as a settings file, in YAML.")
+@click.option("--check", metavar="FILE", help="Only say whether --write would change FILE.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object for each queue.")
+def queues(target: str | None, write: str | None, check: str | None, as_json: bool) -> int:
+    """Show the queues of the jobs of an application, each with the classes of its jobs.
+
+    `jobwire worker -C FILE` and `sidekiq -C FILE` serve the queues of a file of --write, each as
+    often as the others. So a program can start workers on a machine that does not have the
+    application, or start Ruby for its jobs. The file holds nothing else, in an order that does not
+    depend on the code: keep it with the code, and --check it in CI. It does not connect to Redis.
+
+    Exit status: 0 done; 1 --check found a difference; 2 wrong usage; 3 the application cannot be
+    loaded.
+    """
+    if sum(map(bool, (write, check, as_json))) > 1:
+        raise click.UsageError("--write, --check and --json exclude each other; give one of them")
+    app = worker_app_of(resolve({"app": target}, os.environ, Path.cwd(), names=["app"]))
+    found = dict(sorted(app.queues.items()))
+    if write:
+        _write(Path(write), _file_of(found))
+        return EXIT_OK
+    if check:
+        path = Path(check)
+        if path.is_file() and path.read_bytes() == _file_of(found):
+            return EXIT_OK
+        click.echo(
+            f"jobwire: {path} does not list the queues of the application "
+            f"({', '.join(map(clean, found))}); run jobwire queues --write {path}",
+            err=True,
+        )
+        return EXIT_UNEXPECTED
+    table = Table(
+        "Queues of the application",
+        [Column("queue", style="cyan"), Column("classes", fold=True)],
+        found.items(),
+        lambda item: (clean(item[0]), ", ".join(map(clean, item[1]))),
+        lambda item: {"queue": item[0], "classes": item[1]},
+    )
+    output.show(table, as_json=as_json)
+    return EXIT_OK
+
+
+def _file_of(names: Collection[str]) -> bytes:
+    """Return the settings file with these queues, as bytes in UTF-8.
+
+    Each has a weight, because without weights a worker looks at a queue only when all before it
+    are empty. A name in quotes is never a number, a truth value or a symbol. [FETCH-4]
+    """
+    lines = (f"  - [{json.dumps(name, ensure_ascii=False)}, 1]\n" for name in names)
+    return f"{_GENERATED}:queues:\n{''.join(lines)}".encode()
+
+
+def _write(path: Path, content: bytes) -> None:
+    """Write a file of `_file_of`, which is the old or the new one at every instant.
+
+    Raises:
+        ConfigError: The file is not one of this command, or cannot be written.
+    """
+    try:
+        if path.exists() and not path.read_bytes().startswith(_GENERATED.encode()):
+            raise ConfigError(
+                f"{path} was not written by this command, which would replace it as a whole; "
+                "name another file"
+            )
+        new = path.with_name(f"{path.name}.new")
+        new.write_bytes(content)
+        new.replace(path)
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be written: {error.strerror}") from None
 
 
 def _table(settings: Settings, values: Mapping[str, Value]) -> Iterator[str]:

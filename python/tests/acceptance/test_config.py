@@ -281,3 +281,42 @@ def test_every_command_uses_the_redis_and_the_namespace_of_the_configuration(
     assert len(answers) > 40
     answers["bench"] = [*answers["bench"][:1], namespace]  # its keys have a prefix of their own
     assert answers == {name: [URL, namespace] for name in answers}
+
+
+def test_a_file_of_queues_is_for_launchers(shop: Path) -> None:
+    """A worker serves the queues of the file, and --check finds out that it is old."""
+    ended = jobwire("queues", cwd=shop)
+    assert ended.stdout.split() == ["queue", "classes", "default", "reports", "report"]
+    for _ in range(2):
+        assert jobwire("queues", "--write", "all.yml", cwd=shop).returncode == 0
+    assert jobwire("queues", "--check", "all.yml", cwd=shop).returncode == 0
+    assert not list(shop.glob("*.new"))
+    shown = jobwire("config", "-C", "all.yml", "-r", "shop:app", "--json", cwd=shop)
+    values = json.loads(shown.stdout)["settings"]
+    assert values["queues"] == {"value": {"default": 1, "reports": 1}, "source": "all.yml:2"}
+
+    (shop / "shop.py").write_text(SHOP.replace("reports", "Grüße: '1'"))
+    ended = jobwire("queues", "--check", "all.yml", cwd=shop)
+    assert ended.returncode == 1
+    assert "(Grüße: '1', default); run jobwire queues --write all.yml" in ended.stderr
+    assert jobwire("queues", "--check", "none.yml", cwd=shop).returncode == 1
+    assert jobwire("queues", "--write", "all.yml", cwd=shop).returncode == 0
+    ended = jobwire("config", "-C", "all.yml", "-r", "shop:app", "--json", cwd=shop)
+    queues = json.loads(ended.stdout)["settings"]["queues"]["value"]
+    assert queues == {"Grüße: '1'": 1, "default": 1}
+    for line in jobwire("queues", "--json", cwd=shop).stdout.splitlines():
+        assert json.loads(line)["queue"] in queues
+
+
+def test_a_file_of_somebody_else_is_kept(shop: Path) -> None:
+    """A settings file of the user is not replaced by a list of queues."""
+    ended = jobwire("queues", "--write", "jobwire.toml", cwd=shop)
+    assert ended.returncode == 2
+    assert "jobwire.toml was not written by this command" in ended.stderr
+    assert (shop / "jobwire.toml").read_text() == TOML
+    ended = jobwire("queues", "--write", "none/all.yml", cwd=shop)
+    assert ended.returncode == 2
+    assert "none/all.yml cannot be written: No such file" in ended.stderr
+    ended = jobwire("queues", "--json", "--check", "all.yml", cwd=shop)
+    assert ended.returncode == 2
+    assert "exclude each other" in ended.stderr

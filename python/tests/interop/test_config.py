@@ -11,11 +11,12 @@ import redis
 
 from harness.servers import Server
 from tests.interop.python_worker import worker_process
-from tests.interop.sidekiq import RealSidekiq
+from tests.interop.sidekiq import RUBY, RealSidekiq
+from tests.workers import jobwire
 
 pytestmark = pytest.mark.interop
 
-FILE = Path(__file__).parent / "ruby/sidekiq.yml"
+FILE = RUBY / "sidekiq.yml"
 
 
 def shown(client: redis.Redis, identity: str) -> dict[str, Any]:
@@ -62,3 +63,28 @@ def test_the_same_file_means_the_same(
     else:
         assert theirs["queues"] == sorted(ours["weights"][0])
         assert (theirs["tag"], theirs["labels"]) == (tag, labels)
+
+
+def test_a_written_list_of_queues(
+    sidekiq: RealSidekiq, client: redis.Redis, server: Server, tmp_path: Path
+) -> None:
+    """FETCH-4: both serve the queues of an application, none of which waits for the others."""
+    names = ["low", "Grüße: 1", "7", "no", ":sym", "default"]
+    (tmp_path / "shop.py").write_text(
+        "import jobwire\napp = jobwire.App()\n"
+        f"for at, name in enumerate({names}):\n"
+        "    app.job(lambda: None, name=f'Job{at}', queue=name)\n"
+    )
+    path = RUBY / f"queues-{sidekiq.version}.yml"  # where Sidekiq can read it
+    try:
+        ended = jobwire("queues", "shop:app", "--write", str(path), cwd=tmp_path)
+        assert ended.returncode == 0, ended.stderr
+        with sidekiq.worker(queues=(), options=["-C", path.name]) as worker:
+            theirs = shown(client, worker.identity)
+        with worker_process(server.url, "-C", str(path)) as python:
+            ours = shown(client, python.identity)
+    finally:
+        path.unlink(missing_ok=True)
+    assert theirs["queues"] == ours["queues"] == sorted(names)
+    for weights in (ours["weights"], theirs["weights"] or ours["weights"]):
+        assert set(weights[0].values()) == {1}
