@@ -446,11 +446,9 @@ def test_jobs_of_gitlab_pass_on_their_request(server: Server) -> None:
     assert of["meta.root_caller_id"] == ["Web"] * 5 + [None] * 10
 
 
-@FETCH
-@pytest.mark.parametrize("is_async", [False, True])
-def test_gitlab_cancels_a_running_job(server: Server, fetch: FetchMode, is_async: bool) -> None:
-    """X-ADDON-16: with the next heartbeat; it goes to the dead set without a failure."""
-    client: Any = server.client()
+@pytest.fixture
+def endless() -> tuple[App, threading.Event]:
+    """Return an application with two jobs that run until they are cancelled."""
     app = App()
     begun = threading.Event()
 
@@ -466,6 +464,17 @@ def test_gitlab_cancels_a_running_job(server: Server, fetch: FetchMode, is_async
         begun.set()
         await asyncio.sleep(60)
 
+    return app, begun
+
+
+@FETCH
+@pytest.mark.parametrize("is_async", [False, True])
+def test_gitlab_cancels_a_running_job(
+    server: Server, fetch: FetchMode, is_async: bool, endless: tuple[App, threading.Event]
+) -> None:
+    """X-ADDON-16: with the next heartbeat; it goes to the dead set without a failure."""
+    client: Any = server.client()
+    app, begun = endless
     died: list[object] = []
     app.on_death(lambda job, error: died.append(job))
     with running(app, server, fetch=fetch):
@@ -605,25 +614,13 @@ def test_a_push_that_is_refused_leaves_no_status(server: Server) -> None:
 
 @FETCH
 @pytest.mark.parametrize("kind", ["Sync", "Async"])
-def test_ruby_stops_a_running_job(server: Server, fetch: FetchMode, kind: str) -> None:
+def test_ruby_stops_a_running_job(
+    server: Server, fetch: FetchMode, kind: str, endless: tuple[App, threading.Event]
+) -> None:
     """X-ADDON-21: with a heartbeat; it has succeeded. Also if it was asked while it waited."""
     client: Any = server.client()
     key = f"sidekiq:status:{ME}"
-    app = App()
-    begun = threading.Event()
-
-    @app.job(name="Sync")
-    def work() -> None:
-        begun.set()
-        job = current_job()
-        wait_until(lambda: job is not None and job.cancelled, what="the cancellation")
-        raise Cancelled
-
-    @app.job(name="Async")
-    async def awork() -> None:
-        begun.set()
-        await asyncio.sleep(60)
-
+    app, begun = endless
     app.sidekiq_status(kind)
     with running(app, server, fetch=fetch, timings=brisk(heartbeat_interval=0.2)):
         for early in (False, True):
