@@ -43,7 +43,7 @@ CONTRAST = """
 def test_a_real_browser_shows_the_pages(run_with_a_mistake: Path, tmp_path: Path) -> None:
     """No text overflows, the console is silent, and all text can be read."""
     pages = [run_with_a_mistake / "report.html", *hostile.pages(tmp_path)]
-    with browser.Browser(tmp_path / "profile") as window:
+    with browser.Browser() as window:
         for page in pages:
             for width in (320, 1280):
                 for dark in (False, True):
@@ -52,16 +52,16 @@ def test_a_real_browser_shows_the_pages(run_with_a_mistake: Path, tmp_path: Path
                     window.run("document.querySelectorAll('details').forEach(d => d.open = true)")
                     assert window.run("document.documentElement.scrollWidth") <= width, seen
                     assert window.run(CONTRAST) >= 4.5, seen
-                    assert window.complaints() == [], seen
+                    assert window.complaints == [], seen
                     assert window.run("document.title") != "taken"
 
 
 def test_the_page_can_be_searched_and_needs_neither_mouse_nor_script(
-    run_with_a_mistake: Path, tmp_path: Path
+    run_with_a_mistake: Path,
 ) -> None:
     page = run_with_a_mistake / "report.html"
     shown = "document.querySelectorAll('#list > details:not([hidden])').length"
-    with browser.Browser(tmp_path / "profile") as window:
+    with browser.Browser() as window:
         window.open(page, width=800, dark=False)
         every = window.run(shown)
         assert every > 50
@@ -72,12 +72,12 @@ def test_the_page_can_be_searched_and_needs_neither_mouse_nor_script(
         window.run(look.format("words", "") + ";" + look.format("status", "fail"))
         assert window.run("document.querySelector('form.find output').textContent").startswith("1 ")
         window.run("document.activeElement.blur()")
-        window.key("Tab", 9)
+        window.page.keyboard.press("Tab")
         assert window.run("document.activeElement.className") == "skip"
         texts: set[str] = set()
         wanted = {"A", "SUMMARY", "INPUT", "SELECT"}
         for _ in range(window.run("document.querySelectorAll('a, summary, [tabindex]').length")):
-            window.key("Tab", 9)
+            window.page.keyboard.press("Tab")
             texts.add(window.run("document.activeElement.tagName"))
             if wanted <= texts:
                 break
@@ -124,7 +124,7 @@ SEEN_IN_THE_MIDDLE = """
 def test_the_matrix_is_filtered_and_its_address_shows_the_same_view(tmp_path: Path) -> None:
     page = tmp_path / "matrix.html"
     reports.put(page, reports.matrix_pages(find([STORE])[0])["matrix.html"])
-    with browser.Browser(tmp_path / "profile") as window:
+    with browser.Browser() as window:
         window.open(page, width=1400, dark=False)
         every = window.run(SHOWN)
         for name, value in (
@@ -139,7 +139,7 @@ def test_the_matrix_is_filtered_and_its_address_shows_the_same_view(tmp_path: Pa
         assert "PUSH-3" in view["requirements"]
         assert "PUSH-1" not in view["requirements"]  # it holds
         assert "status=not-met" in view["address"]
-        window.reload()
+        window.page.reload()
         assert window.run(SHOWN) == view
         # A link to something that the filter hides shows everything again.
         window.run("location.hash = '#go-workers2/PUSH-1'; 0")
@@ -157,7 +157,7 @@ def test_the_matrix_is_filtered_and_its_address_shows_the_same_view(tmp_path: Pa
 def test_an_address_opens_and_shows_its_place_in_the_matrix(tmp_path: Path) -> None:
     page = tmp_path / "matrix.html"
     reports.put(page, reports.matrix_pages(find([STORE])[0])["matrix.html"])
-    with browser.Browser(tmp_path / "profile") as window:
+    with browser.Browser() as window:
         for width in (380, 1400):
             window.open(page, width=width, dark=False)
             for id_ in (
