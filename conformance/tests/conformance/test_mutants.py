@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -220,81 +219,8 @@ class Checkout:
             path.write_text(json.dumps(found))
 
 
-def plant_unchecked(tree: Checkout) -> None:
-    tree.case["steps"] = []
-    tree.check["requirement"] = OLD
-
-
-def plant_unknown(tree: Checkout) -> None:
-    tree.case["steps"].append({"check": NOBODY})
-
-
-def plant_withdrawn(tree: Checkout) -> None:
-    tree.case["steps"].append({"check": OLD})
-
-
-def plant_blocked(tree: Checkout) -> None:
-    tree.check["status"] = "blocked"
-
-
-def plant_case_that_never_ran(tree: Checkout) -> None:
-    tree.check["case"] = "another"
-
-
-def plant_crash_check(tree: Checkout) -> None:
-    tree.requirements.append({**tree.requirements[0], "id": NOBODY, "keyword": "SHOULD"})
-    tree.case["crash"] = {"check": {NOBODY: "performed(x) == 1"}}
-
-
-def plant_no_reason(tree: Checkout) -> None:
-    test = {"kind": "none", "reason": None}
-    tree.requirements.append({**tree.requirements[0], "id": NOBODY, "test": test})
-
-
-def plant_no_mutant(tree: Checkout) -> None:
-    tree.mutant["kills"] = []
-
-
 def plant_survivor(tree: Checkout) -> None:
     tree.kill |= {"fate": "survived", "by": [], "said": "blocked: x"}
-
-
-def plant_untried(tree: Checkout) -> None:
-    tree.kill["mutant"] = "another"
-
-
-def plant_unknown_mutant(tree: Checkout) -> None:
-    tree.mutant["kills"].append(NOBODY)
-
-
-@pytest.mark.parametrize(
-    ("plant", "says"),
-    [
-        (plant_unchecked, f"{KNOWN}: no stored run has executed a check of it"),
-        (plant_unknown, f"case push: SPEC.md has no requirement {NOBODY}"),
-        (plant_withdrawn, f"case push: {OLD} is withdrawn"),
-        (plant_blocked, f"case push: no stored run has executed its check of {KNOWN}"),
-        (
-            plant_case_that_never_ran,
-            f"case push: no stored run has executed its check of {KNOWN}",
-        ),
-        (plant_crash_check, f"case push: no stored run has executed its check of {NOBODY}"),
-        (plant_no_reason, f"{NOBODY}: `test: none` has no reason; write none (why)"),
-        (plant_no_mutant, f"{KNOWN}: no mutant breaks it"),
-        (plant_survivor, f"mutant wrong: survived the checks of {KNOWN} (blocked: x)"),
-        (plant_untried, f"mutant wrong: not run yet for {KNOWN}; run jobwire conform kills"),
-        (plant_unknown_mutant, f"mutant wrong: SPEC.md has no requirement {NOBODY}"),
-    ],
-)
-def test_what_keeps_checks_from_being_trusted_is_named(
-    plant: Callable[[Checkout], None], says: str, tmp_path: Path
-) -> None:
-    tree = Checkout(tmp_path)
-    tree.write()
-    assert audit.faults(audit.load(tmp_path)) == []
-    plant(tree)
-    tree.write()
-    assert says in audit.faults(audit.load(tmp_path))
 
 
 def test_the_command_ends_as_it_found_things(tmp_path: Path) -> None:
