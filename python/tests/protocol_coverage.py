@@ -39,7 +39,6 @@ _TRACED = (
             "groups",
             "limits",
             "periodic",
-            "pushing",
             "results",
             "steps",
             "time",

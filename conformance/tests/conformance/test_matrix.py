@@ -9,7 +9,7 @@ from typing import cast
 
 import pytest
 
-from jobwire_conformance import reports
+from jobwire_conformance import data, reports
 from jobwire_conformance.config import expanded
 from jobwire_conformance.reports.claim_status import BUNDLES, bundles
 from jobwire_conformance.reports.gaps import gaps
@@ -17,7 +17,14 @@ from jobwire_conformance.reports.matrix import Column, find
 from jobwire_conformance.reports.results import Check, Results, load
 from tests.conformance import hostile
 from tests.conformance.markup import Page
-from tests.conformance.pages import STORE
+from tests.conformance.pages import (
+    SPECIFICATION,
+    STORE,
+    built_pages,
+    pages,
+    specification,
+    stale_pages,
+)
 from tests.conformance.sample_results import put, results
 from tests.conformance.suite import run
 from tests.rows import over
@@ -229,3 +236,36 @@ def test_the_badge_says_what_is_met(found: Results, message: str, color: str) ->
     said = json.loads(reports.badge_json(found))
     assert said == {"schemaVersion": 1, "label": "jobwire", "message": message, "color": color}
     assert f"jobwire: {message}" in reports.badge_svg(found).decode()
+
+
+# -- The pages of docs/conformance, and the longer ones in the build
+
+
+@pytest.mark.process
+def test_the_pages_in_docs_are_made_from_what_is_kept() -> None:
+    assert stale_pages() == [], "bring them up to date with: make conformance ARGS=--pages"
+
+
+@pytest.mark.process
+def test_appendix_a_has_only_robust_requirements_and_leaves_the_rest_of_the_text() -> None:
+    """Genuine Sidekiq meets every interop requirement of its generation."""
+    text, kept = specification().decode(), SPECIFICATION.read_text("utf-8")
+    table = re.findall(r"^\| ([A-Z]+-\d+) \| [0-9., ]+ \|$", text, re.MULTILINE)
+    assert len(table) > 20
+    assert {data.requirements()[id_].level for id_ in table} == {"robust"}
+    assert re.findall("^## .*", text, re.MULTILINE) == re.findall("^## .*", kept, re.MULTILINE)
+    assert "## Appendix C" in text
+
+
+@pytest.mark.process
+def test_the_pages_in_build_have_every_requirement() -> None:
+    """The pages of docs/conformance show only the numbers."""
+    built, kept = built_pages(), pages()
+    matrix = find([STORE])[0]
+    for claim in matrix.claims:
+        for id_ in matrix.requirements(claim):
+            assert f"\n| {id_} |" in built["matrix.md"].decode()
+            assert f"\n| {id_} |" not in kept["matrix.md"].decode()
+    for column in matrix.columns:
+        for (id_, status), note in column.notes.items():
+            assert f"\n{note.number}. {id_}, {status}: " in built["matrix.md"].decode()
