@@ -174,9 +174,10 @@ class JobRules:
         bulk = len(step.words) > 3
         rule = "BULK-5" if bulk else "KEY-2"
         self._judge(rule, queue == name, step, f'"queue":"{name}"', f'"queue":{queue!r}')
-        if bulk and "at" in job:
-            seen = f"at {job.pop('at')!r} in a queue"
-            self._judge("BULK-5", False, step, "a job with a time in schedule", seen)
+        if bulk:
+            seen, soon = f"at {job.get('at')!r} in a queue", "at" not in job
+            self._judge("BULK-15", soon, step, "a job with a time in schedule", seen)
+            job.pop("at", None)
         self._now(step, job, "enqueued_at", "PUSH-3")
         if origin is not None:
             self._promoted(step, job, text, origin)
@@ -281,7 +282,10 @@ class JobRules:
             return []
         self._failed(step, key, job, text, origin)
         if key == "retry":
-            self._retry(step, job, score)
+            before, _ = payloads.parse(origin.text) if origin else (None, [])
+            # As it was read: a `retry` that is written wrongly is not a wrong count of retries.
+            limit = (before or {}).get("retry")
+            self._retry(step, job, score, job.get("retry") if limit is None else limit)
         else:
             near = abs(score - self._context.now) < _SLACK
             expected = f"the current time {self._context.now} as score"
@@ -369,9 +373,9 @@ class JobRules:
                 self._now(step, job, "failed_at", "RETRY-14")
             self._now(step, job, "retried_at", "RETRY-17")
 
-    def _retry(self, step: Step, job: dict[str, Any], score: float) -> None:
+    def _retry(self, step: Step, job: dict[str, Any], score: float, limit: object) -> None:
         self._ledger.exercise("RETRY-9")
-        count, limit = job.get("retry_count"), job.get("retry")
+        count = job.get("retry_count")
         if not isinstance(count, int):
             return
         if isinstance(limit, int) and not isinstance(limit, bool) and not job.get("retry_for"):
@@ -577,11 +581,13 @@ class JobRules:
     ) -> None:
         other = frozenset([*before, *job]) - fields
         names = payloads.changed(before, job, other)
-        args = "PAY-5" if _has_long_integer(before.get("args")) else "EXEC-5"
-        self._ledger.exercise(rule)
-        self._ledger.exercise(args)
+        long = {name for name in fields if _has_long_integer(before.get(name))}
+        for examined in (rule, "EXEC-5", *(["PAY-5"] if long else [])):
+            self._ledger.exercise(examined)
         for name in names:
-            blamed = args if name == "args" else rule
+            blamed = "EXEC-5" if name == "args" else rule
+            if name in long and name in job:
+                blamed = "PAY-5"
             seen = f"{name}: {job.get(name)!r}"[:100]
             self._accuse(step, Breach(blamed, f"{name}: {before.get(name)!r}"[:100], seen))
 

@@ -47,8 +47,8 @@ class ProcessRules:
                 continue
             key = context.key(step.words[1])
             match step.name:
-                case "EXPIRE" | "PEXPIRE" | "EXPIREAT" if len(step.words) > 2:
-                    context.promises.keep("expire", f"{key} {_text(step.words[2])}")
+                case "EXPIRE" | "PEXPIRE" if len(step.words) > 2:
+                    context.promises.keep("expire", f"{key} {_seconds(step)}")
                 case "HSET" | "HMSET" if b"info" in step.words[2::2] and b"beat" in step.words:
                     self._beat(step, unit, key)
                 case "HSET" | "HMSET" if key.endswith((":work", ":workers")):
@@ -91,7 +91,7 @@ class ProcessRules:
         context = self._context
         fields = dict(zip(step.words[2::2], step.words[3::2], strict=False))
         texts = {_text(name): _text(value) for name, value in fields.items()}
-        expires = _argument(context, unit, "EXPIRE", identity)
+        expires = _expiry(context, unit, identity)
         named = any(
             other.name == "SADD"
             and context.key(other.words[1]) == "processes"
@@ -197,7 +197,7 @@ class ProcessRules:
             for other in unit.steps
         )
         expected = f"UNLINK, HSET and EXPIRE 60 of {key} in one transaction"
-        expires = _argument(context, unit, "EXPIRE", key)
+        expires = _expiry(context, unit, key)
         seen = (
             "separate commands"
             if not unit.atomic
@@ -236,9 +236,7 @@ class ProcessRules:
 
     def _signal(self, step: Step, unit: Unit, key: str) -> None:
         known = all(word in _SIGNALS for word in step.words[2:])
-        good = (
-            step.name == "LPUSH" and known and _argument(self._context, unit, "EXPIRE", key) == "60"
-        )
+        good = step.name == "LPUSH" and known and _expiry(self._context, unit, key) == "60"
         expected = "LPUSH of TSTP, TERM or TTIN and EXPIRE 60 in one transaction"
         self._judge("INSP-13", good and unit.atomic, step, expected, " ".join(step_words(step)))
 
@@ -336,12 +334,21 @@ def _sidekiq(info: dict[str, Any] | None) -> int | None:
     return 6 if info.keys() == _OLD_INFO else None
 
 
-def _argument(context: JudgeContext, unit: Unit, name: str, key: str) -> str | None:
-    """Return the word after the key, in the unit's command with this name and key."""
+def _expiry(context: JudgeContext, unit: Unit, key: str) -> str | None:
+    """Return the seconds for which a command of the unit keeps the key."""
     for step in unit.steps:
-        if step.name == name and len(step.words) > 2 and context.key(step.words[1]) == key:
-            return _text(step.words[2])
+        is_expiry = step.name in ("EXPIRE", "PEXPIRE") and len(step.words) > 2
+        if is_expiry and context.key(step.words[1]) == key:
+            return _seconds(step)
     return None
+
+
+def _seconds(step: Step) -> str:
+    """Return the seconds of an EXPIRE or PEXPIRE."""
+    text = _text(step.words[2])
+    if step.name == "EXPIRE":
+        return text
+    return text.removesuffix("000") if text.endswith("000") else f"{text} ms"
 
 
 def _argument_any(context: JudgeContext, unit: Unit, name: str, key: str) -> bool:

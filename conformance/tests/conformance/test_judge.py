@@ -387,7 +387,7 @@ WRONG: list[tuple[str, str, list[Line]]] = [
         *push()[:2],
         say("LPUSH", "queue:default", text(JOB), text(JOB, jid=OTHER, queue="low")),
         say("EXEC", reply=[1, 2])]),
-    ("BULK-5", "violation", [
+    ("BULK-15", "violation", [
         *push()[:2],
         say("LPUSH", "queue:default", text(JOB), text(JOB, jid=OTHER, at=NOW + 9)),
         say("EXEC", reply=[1, 2])]),
