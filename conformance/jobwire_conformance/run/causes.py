@@ -29,7 +29,7 @@ _QUEUE = re.compile(
     r'|place of job \S+: expected "queue:([^"]*)"'
 )
 _RARE = re.compile(r"[^a-z0-9_]")  # in the name of a queue: the name itself may be the mistake
-_IN_CASE = re.compile(r"in case [a-z0-9-]+: ")  # begins what the judge of traffic says
+_IN_CASE = re.compile(r"in case ([a-z0-9-]+): ")  # begins what the judge of traffic says
 _NUMBER = re.compile(r"seen\D*?(\d+)(\.\d+)?")
 _COUNTS = re.compile(r"(?:minute|tens|histogram)\.\w+ of .* seen (?:0|false|nothing)$")
 _SURPLUS = re.compile(r"(?:minute|tens|histogram)\.\w+ of (.*): expected 0, seen ")
@@ -84,7 +84,35 @@ def causes(checks: Sequence[Mapping[str, Any]]) -> dict[int, str]:
             ),
         )
         found |= {index: cause for index in members if checks[index]["requirement"] != cause}
-    return found
+    of_cases = _in_one_case(checks, found)
+    # The cause of a group may itself follow from another failure in each of its cases.
+    further = {checks[index]["requirement"]: cause for index, cause in of_cases.items()}
+    first = {*everywhere} - further.keys() | {*of_cases.values()}
+    found = {i: cause if cause in first else further[cause] for i, cause in found.items()}
+    return found | of_cases
+
+
+def _in_one_case(checks: Sequence[Mapping[str, Any]], found: Mapping[int, str]) -> dict[int, str]:
+    """Return the causes of failures that share only a case with another.
+
+    One mistake often breaks several steps of a case. So of the requirements that no group explains,
+    the one that explains failures in most cases is taken for the mistake in all of them, then the
+    next, until each case has one.
+    """
+    left: dict[str, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
+    explained: dict[str, set[str]] = defaultdict(set)  # names of cases by requirement
+    for index, check in enumerate(checks):
+        if check["status"] in FAILURES and "blocked_by" not in check:
+            name, requirement = _place(check), check["requirement"]
+            explained[found.get(index, requirement)] |= {name, check["case"]}
+            if index not in found:
+                left[name][requirement].append(index)
+    causes_: dict[int, str] = {}
+    for cause in sorted(explained, key=lambda id_: -len(explained[id_])):
+        for name in [name for name, failures in left.items() if cause in failures]:
+            failures = left.pop(name)
+            causes_ |= {i: cause for id_ in failures.keys() - {cause} for i in failures[id_]}
+    return causes_
 
 
 def _subjects(check: Mapping[str, Any]) -> Iterator[str]:
@@ -131,6 +159,12 @@ def _subjects(check: Mapping[str, Any]) -> Iterator[str]:
         yield f"queue {name}"
     if member is not None and all(len(text) >= _TELLING for text in pair):
         yield " for ".join(pair)
+
+
+def _place(check: Mapping[str, Any]) -> str:
+    """Return the name of the case in which a check failed, also if the judge of traffic saw it."""
+    seen = _IN_CASE.match(check.get("message", ""))
+    return check["case"] if seen is None else seen[1]
 
 
 def _message(check: Mapping[str, Any]) -> str:

@@ -190,7 +190,7 @@ def test_jobs_in_one_wrong_place_have_one_cause() -> None:
         failed("GEN-6", "a", place.format(1, "dead", "retry")),
         failed("RETRY-6", "b", place.format(2, "dead", "retry")),
         failed("RETRY-6", "c", place.format(3, "dead", "retry")),
-        failed("DEAD-4", "c", place.format(4, "dead", "nowhere")),
+        failed("DEAD-4", "d", place.format(4, "dead", "nowhere")),
     ]
     assert causes(checks) == {0: "RETRY-6"}
 
@@ -205,6 +205,17 @@ def test_one_observation_of_a_case_has_one_cause() -> None:
     ]
     assert causes(checks[:3]) == {2: "SCHED-7"}
     assert causes([checks[0], checks[3]]) == {}
+
+
+def test_failures_of_one_case_have_the_cause_that_fails_in_most_cases() -> None:
+    checks = [
+        failed("ITER-12", "a", "executions of 5: expected 0, seen 1"),
+        failed("ITER-7", "a", "executions of 4: expected 0, seen 1"),
+        failed("ITER-18", "b", "existence of it-6: expected false, seen true"),
+        failed("ITER-7", "b", "place of job 7: expected nowhere, seen retry"),
+        failed("BEAT-2", "traffic", "in case b: expected a beat, seen a beat after 16 s"),
+    ]
+    assert causes(checks) == {0: "ITER-7", 2: "ITER-7", 4: "ITER-7"}
 
 
 def test_a_signal_that_is_taken_wrongly_has_one_cause() -> None:
@@ -248,7 +259,7 @@ def test_a_wrong_digest_or_key_that_stays_has_one_cause() -> None:
         failed("X-UNIQ-3", "a", f"jobwire:unique:{digest}: expected the value a, seen nothing"),
         failed("ITER-6", "b", kept.format("000000000000000000ab00d4", "false", "true")),
         failed("ITER-12", "b", kept.format("000000000000000000ab00d5", "false", "true")),
-        failed("ITER-2", "b", kept.format("000000000000000000ab00d6", "true", "false")),
+        failed("ITER-2", "c", kept.format("000000000000000000ab00d6", "true", "false")),
     ]
     assert causes(checks) == {1: "X-UNIQ-1", 2: "X-UNIQ-1", 4: "ITER-6"}
 
