@@ -60,10 +60,11 @@ def unpark_known(
     """
     pushed, size, start = 0, PAGE_SIZE, since
     while True:
-        page: Sequence[bytes] = yield command(
-            *("ZRANGE", keys.parked, start, "+inf", "BYSCORE", "LIMIT", 0, size, "WITHSCORES")
+        payloads: Sequence[bytes] = yield command(
+            *("ZRANGE", keys.parked, start, "+inf", "BYSCORE", "LIMIT", 0, size)
         )
-        payloads = page[::2]
+        is_last = len(payloads) < size
+        score = None if is_last else (yield command("ZSCORE", keys.parked, payloads[-1]))
         fitting = [
             (payload, queue)
             for payload in payloads
@@ -79,9 +80,9 @@ def unpark_known(
             if reason in (None, UNKNOWN.encode())
         ]
         pushed += yield from unpark(keys, able)
-        if len(payloads) < size:
+        if is_last:
             return pushed
-        last = float(page[-1])
+        last = start if score is None else float(score)  # None: another process has pushed it
         size = PAGE_SIZE if last > start else 2 * size  # many jobs may have one score
         start = last
 
