@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from jobwire.errors import RedisRefused
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.normalize import ReadyPayload
 from jobwire.protocol.periodic_entry import (
@@ -25,7 +26,7 @@ from jobwire.protocol.periodic_entry import (
     tick_member,
 )
 from jobwire.protocol.pushing import push
-from jobwire.protocol.wire import Arg, Batch, Command, Op, Script, command
+from jobwire.protocol.wire import Arg, Batch, Command, ErrorReply, Op, Script, command
 
 __all__ = [
     "NotTaken",
@@ -42,8 +43,10 @@ __all__ = [
     "migrate",
     "newest_of",
     "read_entries",
+    "read_ticked",
     "remove",
     "run_now",
+    "script_tick",
     "server_time",
     "set_status",
     "take",
@@ -187,18 +190,18 @@ def holders(keys: Keys) -> Op[list[str]]:
     ]
 
 
-def take(
+def script_tick(
     keys: Keys,
     entry: StoredEntry,
     ticks: Sequence[Tick],
     *,
     now: float,
     held: Sequence[str] = (),
-) -> Op[Ticked]:
+) -> Script:
     """Take ticks of an entry, and push a job for each that no process had taken.
 
-    This is one atomic step, and no key expires. [X-CRON-5] [X-CRON-8] [X-CRON-9] [X-CRON-17]
-    [X-CRON-18] [X-CRON-20] [X-CRON-23] [X-CRON-25]
+    This is one atomic step, and no key expires. `read_ticked` reads the reply. [X-CRON-5]
+    [X-CRON-8] [X-CRON-9] [X-CRON-17] [X-CRON-18] [X-CRON-20] [X-CRON-23] [X-CRON-25]
 
     Args:
         keys: Key names.
@@ -206,16 +209,13 @@ def take(
         ticks: Its ticks that are due, the earliest first. Their jobs have one queue.
         now: Epoch seconds of the server.
         held: Keys of the hashes of jobs that processes hold, if the entry skips overlaps.
-
-    Raises:
-        NotTaken: Nothing was written.
     """
     queue = ticks[0].payload.queue
     fives: list[Arg] = []
     for tick in ticks:
         fives += (tick.at, tick_member(tick.at), stored_time(tick.at))
         fives += (history_entry(tick.payload.jid, now), tick.payload.text)
-    results = yield Script(
+    return Script(
         "periodic_tick",
         [
             keys.cron_entries(entry.layout_namespace),
@@ -231,13 +231,36 @@ def take(
             *(int(entry.skips_overlap), len(FIELDS), *FIELDS, *fives),
         ],
     )
-    if isinstance(results, int):
-        raise NotTaken(changed=results == -1)
+
+
+def read_ticked(ticks: Sequence[Tick], reply: Any) -> Ticked:
+    """Return what `script_tick` did with these ticks.
+
+    Raises:
+        NotTaken: Nothing was written.
+        RedisRefused: The server refused the call.
+    """
+    if isinstance(reply, ErrorReply):
+        raise RedisRefused(reply.message)
+    if isinstance(reply, int):
+        raise NotTaken(changed=reply == -1)
     pushed, skipped = (
-        [tick.at for tick, result in zip(ticks, results, strict=True) if result == kind]
+        [tick.at for tick, result in zip(ticks, reply, strict=True) if result == kind]
         for kind in (1, 2)
     )
     return Ticked(pushed, skipped)
+
+
+def take(
+    keys: Keys,
+    entry: StoredEntry,
+    ticks: Sequence[Tick],
+    *,
+    now: float,
+    held: Sequence[str] = (),
+) -> Op[Ticked]:
+    """Take ticks of one entry; see `script_tick` and `read_ticked`."""
+    return read_ticked(ticks, (yield script_tick(keys, entry, ticks, now=now, held=held)))
 
 
 def run_now(keys: Keys, entry: StoredEntry, payload: ReadyPayload, *, now: float) -> Op[None]:

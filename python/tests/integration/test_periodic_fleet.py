@@ -111,6 +111,20 @@ def test_a_latest_tick_that_was_taken_hides_no_earlier_one(server: Server) -> No
     assert scores == list(range(scores[0], scores[-1] + 1)), (taken, newest)
 
 
+def test_an_entry_that_redis_refuses_holds_up_no_other(server: Server) -> None:
+    """X-CRON-15: also if it comes first, and is tried again all the time."""
+    redis = SyncRedis(server.url)
+    line = "* * * * * * UTC"
+    redis.run(load(Keys(), [entry("a", line, overlap="skip"), entry("b", line)], schedule=""))
+    redis.close()
+    client = server.client(decode_responses=True)
+    client.set("cron_job:default:a:jid_history", "not a list")
+    with looking(server):
+        wait_until(lambda: pushes(client, "b") >= 3, 60, what="the ticks of the other")
+        client.delete("cron_job:default:a:jid_history")
+        wait_until(lambda: pushes(client, "a") >= 1, 60, what="a tick of the first")
+
+
 def test_an_idle_process_is_quiet(server: Server) -> None:
     """A5 of the acceptance: at most 4 commands a minute for 1,000 entries, measured over looks.
 

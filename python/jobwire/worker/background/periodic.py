@@ -22,10 +22,10 @@ from jobwire.periodic.schedule import load
 from jobwire.protocol import periodic
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.metrics import Metrics
-from jobwire.protocol.periodic import NotTaken, Tick
+from jobwire.protocol.periodic import NotTaken, Tick, Ticked
 from jobwire.protocol.periodic_entry import DEFAULT_NAMESPACE, PeriodicEntry, StoredEntry
 from jobwire.protocol.times import Generation
-from jobwire.protocol.wire import Batch, Op, command
+from jobwire.protocol.wire import Batch, Op, command, once
 from jobwire.worker.base.outage import Outage
 from jobwire.worker.base.timings import DEFAULT_TIMINGS, Timings
 
@@ -35,6 +35,7 @@ SPREAD_S = 0.005  # of the wait before a tick is taken, for each process of the 
 SPREAD_IMPRECISE_S = 0.5
 MAX_SPREAD_S = 5.0
 AT_ONCE = 500  # entries in one question to the server
+TAKEN_AT_ONCE = 50  # entries whose ticks one message takes; other clients wait for the server
 NEVER_S = 3600.0
 
 _log = logging.getLogger("jobwire.worker")
@@ -193,25 +194,57 @@ class PeriodicThread:
         asked = [(index, tick) for index, each in enumerate(due) for tick in each.ticks]
         ticks = [(due[index].entry, tick) for index, tick in asked]
         free = {asked[at][0] for at in self._redis.run(periodic.free_ticks(self._keys, ticks))}
-        held: list[str] | None = None
+        held: list[str] = []
+        if any(due[index].entry.skips_overlap for index in free):
+            held = self._redis.run(periodic.holders(self._keys))
+        taking: list[tuple[StoredEntry, Sequence[Tick]]] = []
         for index, each in enumerate(due):
+            if index in free and (jobs := self._jobs(each, now)):
+                taking.append((each.entry, jobs))
+            else:
+                self._agenda.done(each.entry, now)
+        for start in range(0, len(taking), TAKEN_AT_ONCE):
             if self._stop.is_set():
                 return
-            if index in free:
-                if each.entry.skips_overlap and held is None:
-                    held = self._redis.run(periodic.holders(self._keys))
-                if not self._take(each, now, held or ()):
-                    continue
-            self._agenda.done(each.entry, now)
+            self._take(taking[start : start + TAKEN_AT_ONCE], now, held)
 
-    def _take(self, due: Due, now: float, held: Sequence[str]) -> bool:
-        """Take the ticks of one entry; return False if it has to be looked at again."""
-        entry = due.entry
+    def _take(
+        self, taking: Sequence[tuple[StoredEntry, Sequence[Tick]]], now: float, held: Sequence[str]
+    ) -> None:
+        """Take ticks in one message, so that no entry waits for the replies to those before it."""
+        steps = [
+            periodic.script_tick(
+                self._keys, entry, jobs, now=now, held=held if entry.skips_overlap else ()
+            )
+            for entry, jobs in taking
+        ]
+        replies = self._redis.run(once(Batch(steps)))
+        refused: RedisRefused | None = None
+        for (entry, jobs), reply in zip(taking, replies, strict=True):
+            try:
+                taken = periodic.read_ticked(jobs, reply)
+            except RedisRefused as error:
+                refused = error
+                continue
+            except NotTaken as error:
+                if error.changed:
+                    self._agenda.forget(entry)
+                    self._look_at = -math.inf
+                    continue
+                _log.error("periodic job %r was not pushed: %s", entry.name, error)
+            else:
+                self._count(entry, taken, now)
+            self._agenda.done(entry, now)
+        if refused is not None:
+            raise refused
+
+    def _jobs(self, due: Due, now: float) -> list[Tick]:
+        """Return the ticks of an entry with their jobs; none if it cannot be pushed."""
         try:
-            ticks = [
+            return [
                 Tick(
                     at,
-                    entry.payload(
+                    due.entry.payload(
                         jid=secrets.token_hex(12),
                         now=now,
                         generation=self._generation(),
@@ -220,28 +253,15 @@ class PeriodicThread:
                 )
                 for at in due.ticks
             ]
-            taken = self._redis.run(
-                periodic.take(
-                    self._keys,
-                    entry,
-                    ticks,
-                    now=now,
-                    held=held if entry.skips_overlap else (),
-                )
-            )
-            for at in taken.pushed:
-                self._ticks.record(entry.name, max(now - at, 0.0) * 1000, failed=False)
-            for _ in taken.skipped:
-                self._ticks.record(entry.name, 0.0, failed=True)
         except InvalidJob as error:
-            _log.error("periodic job %r cannot be pushed: %s", entry.name, error)
-        except NotTaken as error:
-            if error.changed:
-                self._agenda.forget(entry)
-                self._look_at = -math.inf
-                return False
-            _log.error("periodic job %r was not pushed: %s", entry.name, error)
-        return True
+            _log.error("periodic job %r cannot be pushed: %s", due.entry.name, error)
+            return []
+
+    def _count(self, entry: StoredEntry, taken: Ticked, now: float) -> None:
+        for at in taken.pushed:
+            self._ticks.record(entry.name, max(now - at, 0.0) * 1000, failed=False)
+        for _ in taken.skipped:
+            self._ticks.record(entry.name, 0.0, failed=True)
 
 
 def _processes(keys: Keys) -> Op[int]:
