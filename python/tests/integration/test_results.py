@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
+import statistics
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +18,7 @@ from jobwire import App, AsyncClient, Client, ConfigError, Result, ResultError
 from jobwire.application.config import FetchMode
 from jobwire.protocol.results import MAX_RESULT_BYTES
 from tests.integration.payloads import push_job
-from tests.workers import running
+from tests.workers import Workers, running
 
 FETCH = pytest.mark.parametrize("fetch", ["reliable", "basic"])
 
@@ -249,6 +252,41 @@ def test_a_reader_never_sees_an_outcome_without_its_value(server: Server, count:
             seen.append(kept)
     values = [json.loads(client.get(f"jobwire:result:{jid}"))["value"] for jid in jids]
     assert values == list(range(count))
+
+
+SPEED = """
+from jobwire import App
+app = App()
+app.job(name="Plain")(lambda number: number)
+app.job(name="Kept", keep_result=600)(lambda number: number)
+"""
+
+
+@pytest.mark.process
+@pytest.mark.timing
+@FETCH
+def test_jobs_that_keep_results_are_half_as_quick_or_better(
+    server: Server, workers: Workers, tmp_path: Path, fetch: str
+) -> None:
+    """A2 of the acceptance: in turns, from one queue, in one worker process."""
+    rates: dict[str, list[float]] = {"Plain": [], "Kept": []}
+    (tmp_path / "jobs.py").write_text(SPEED)
+    workers.start("jobs:app", "--redis", server.url, "--fetch", fetch, "--log-level", "error")
+    client: Any = server.client()
+    with Client(server.url) as producer:
+        for turn in range(-1, 8):  # the first is for a warm worker, and not counted
+            name = ("Plain", "Kept", "Kept", "Plain")[turn % 4]
+            producer.push_bulk(name, [[number] for number in range(20_000)], queue="later")
+            began = time.monotonic()
+            client.rename("queue:later", "queue:default")  # all at once
+            wait_until(lambda: not client.exists("queue:default"), 120)
+            if turn >= 0:
+                rates[name].append(20_000 / (time.monotonic() - began))
+    wait_until(lambda: client.dbsize() > 80_000, 60, what="the results of four turns")
+    plain, kept = (statistics.median(rates[name]) for name in ("Plain", "Kept"))
+    figures = f"{fetch}: {plain:,.0f} jobs/s without results, {kept:,.0f} with: {kept / plain:.0%}"
+    logging.getLogger(__name__).info(figures)  # shown by -o log_cli=true -o log_cli_level=INFO
+    assert kept >= plain / 2, figures
 
 
 def test_a_result_that_is_not_one(server: Server) -> None:
