@@ -14,9 +14,10 @@ from jobwire.protocol import metrics
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.retry import encode_backtrace
 
-__all__ = ["RETRIES", "fill"]
+__all__ = ["FINISHED", "RETRIES", "fill"]
 
 RETRIES = 40_000
+FINISHED = "5e1f0c88a7d24b3396c0f1aa"  # a job that is over, and keeps its result
 DAY_S, MINUTE_S = 86_400, 60
 # Class, executions of a minute, share that fails, milliseconds of most executions.
 CLASSES = [
@@ -81,9 +82,25 @@ def fill(client: redis.Redis, now: float) -> None:
     for _ in range(640):
         at = now + dice.uniform(60, DAY_S)
         pipeline.zadd("schedule", {_job(dice, "SyncInventoryJob", "search", now - 900): at})
+    _finished(pipeline, keys, dice, now)
     for identity, tag, queues, concurrency, version in PROCESSES:
         _process(pipeline, dice, now, identity, tag, queues, concurrency, version)
     pipeline.execute()
+
+
+def _finished(pipeline: Any, keys: Keys, dice: random.Random, now: float) -> None:
+    """Add a job that is over: its payload is gone, its result and its progress are there."""
+    value = {"rows": 18_204, "file": "reports/2026-11.csv", "totals": {"net": "81,204.50"}}
+    result = {"outcome": "done", "at": now - 95, "value": value}
+    pipeline.set(keys.result(FINISHED), json.dumps(result), ex=3_600)
+    _progress(pipeline, keys, FINISHED, 18_204, 18_204, "totals", now - 96)
+
+
+def _progress(
+    pipeline: Any, keys: Keys, jid: str, done: int, total: int, note: str, at: float
+) -> None:
+    report = {"done": done, "total": total, "note": note, "at": at}
+    pipeline.set(keys.progress(jid), json.dumps(report), ex=DAY_S)
 
 
 def _counters(pipeline: Any, keys: Keys, dice: random.Random, now: float) -> None:
@@ -189,11 +206,15 @@ def _process(
         names = {"billing": 0, "mail": 1, "images": 3, "search": 4}
         class_name = CLASSES[names[queue]][0]
         started = now - dice.uniform(0.1, 30)
+        fields = _fields(dice, class_name, queue, started - 3)
         work = {
             "queue": queue,
             "run_at": int(started),
-            "payload": _job(dice, class_name, queue, started - 3).decode(),
+            "payload": json.dumps(fields, separators=(",", ":")),
         }
+        if version == "jobwire":
+            done = 8 + 12 * number % 90
+            _progress(pipeline, Keys(), fields["jid"], done, 120, f"part {done}", now - 2)
         thread = hashlib.sha256(f"{identity}{number}".encode()).hexdigest()[:5]
         pipeline.hset(f"{identity}:work", thread, json.dumps(work))
     pipeline.expire(f"{identity}:work", 60)
