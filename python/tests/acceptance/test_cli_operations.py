@@ -13,8 +13,8 @@ from unittest.mock import patch
 import pytest
 
 from harness.servers import Server
-from jobwire.cli import main, output
-from tests.acceptance.test_cli_inspect import Screen, payload
+from jobwire.cli import main
+from tests.acceptance.test_cli_inspect import payload
 from tests.acceptance.test_cli_inspect import run as inspect
 from tests.workers import jobwire
 
@@ -195,25 +195,6 @@ def test_what_an_undo_cannot_promise_is_said(server: Server, client: Any) -> Non
     client.hset(f"jobwire:undo:{undo_id}", "settled", 0)
     undone = run(server, "undo", undo_id)
     assert "may run twice" in undone.err
-
-
-def test_a_terminal_without_rich(
-    server: Server, client: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(output, "find_spec", lambda name: None)
-    monkeypatch.setitem(sys.modules, "rich", None)  # an import would fail
-    client.config_set("save", "")
-    for words, title in (
-        (["doctor"], "1 finding"),
-        (["detect"], "1 product in 2 of 2 keys and 40 payloads"),
-        (["explain", "r1"], "Job r1"),
-        (["groups"], "2 groups of failures in 60 of 60 jobs"),
-        (["journal"], "Journal"),
-    ):
-        lines = run(server, *words, out=Screen()).out.splitlines()
-        assert lines[0] == title
-        assert len(lines) >= 2
-        assert "\x1b" not in "".join(lines)
 
 
 @pytest.mark.parametrize(

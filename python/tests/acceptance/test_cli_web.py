@@ -199,19 +199,6 @@ def test_passwords_from_the_environment(server: Server, start: Start) -> None:
     assert "geheim" not in page.log.read_text()
 
 
-def test_two_processes_with_one_secret_serve_one_page(server: Server, start: Start) -> None:
-    urls = [start(server, JOBWIRE_WEB_SECRET="s").url for _ in range(2)]
-    with httpx.Client() as browser:
-        dry_run = browser.get(f"{urls[0]}/journal")
-        cookie = dry_run.headers["set-cookie"].partition(";")[0]
-        server.client().zadd("retry", {payload("a"): 5})
-        form = parsed(browser.get(f"{urls[0]}/bulk?place=retry&act=retry").text, "/")[1][0]
-        answer = httpx.post(
-            urls[1] + form.action, data=dict(form.fields), headers={"cookie": cookie}
-        )
-    assert answer.status_code == 303
-
-
 # -- errors
 
 

@@ -6,13 +6,10 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
-
-from examples.demo.ledger import Note, Seen, Sent, problem
 
 ROOT = Path(__file__).resolve().parents[3]
 KINDS = [
@@ -158,72 +155,3 @@ def test_interrupted_it_leaves_nothing(tmp_path: Path, how: signal.Signals) -> N
     assert output.splitlines()[-1].startswith("interrupted")
     assert "Traceback" not in output
     assert_nothing_left(scratch)
-
-
-DONE = Sent("j1", args=[1], due=100.0)
-WAITING = Sent("j1", "waiting", retries=(0,), text=b'{"jid":"j1","x":1.0}')
-FAILED = {"jid": "j1", "x": 1.0, "retry_count": 0, "error_class": "E", "error_message": ""}
-KILLED = Sent("", "killed", text=b"no JSON")
-
-
-def done(seen: Seen) -> None:
-    seen.done["j1"] = 1
-    seen.notes["j1"].append(Note([1], 100.0))
-
-
-def waiting(seen: Seen) -> None:
-    seen.failed["j1"] = 1
-    seen.retries["j1"][0] = dict(FAILED)
-
-
-def killed(seen: Seen) -> None:
-    seen.killed[b"no JSON"] = 1
-
-
-@pytest.mark.parametrize(
-    ("sent", "happens"),
-    [(DONE, done), (WAITING, waiting), (KILLED, killed)],
-    ids=["done", "waiting", "buried"],
-)
-def test_nothing_is_wrong_with_what_must_be(sent: Sent, happens: Callable[[Seen], None]) -> None:
-    seen = Seen()
-    assert problem(sent, seen) is not None, "before"
-    happens(seen)
-    assert problem(sent, seen) is None
-
-
-@pytest.mark.parametrize(
-    ("sent", "happens", "spoil", "said"),
-    [
-        (DONE, done, lambda seen: seen.done.update(j1=2), "succeeded 2 times"),
-        (DONE, done, lambda seen: seen.notes["j1"].append(Note([1], 101.0)), "left 2 notes"),
-        (DONE, done, lambda seen: seen.notes.update(j1=[Note([1.0], 100.0)]), "[1.0] instead of"),
-        (DONE, done, lambda seen: seen.notes.update(j1=[Note([True], 100.0)]), "[True] instead"),
-        (DONE, done, lambda seen: seen.notes.update(j1=[Note([1], 99.5)]), "0.500 s early"),
-        (DONE, done, lambda seen: seen.failed.update(j1=1), "failed 1 times instead of 0"),
-        (WAITING, waiting, lambda seen: seen.done.update(j1=1), "is to be waiting"),
-        (WAITING, waiting, lambda seen: seen.failed.clear(), "failed 0 times"),
-        (
-            WAITING,
-            waiting,
-            lambda seen: seen.retries.update(j1={1: {**FAILED, "retry_count": 1}}),
-            "count (1,) instead of (0,)",
-        ),
-        (WAITING, waiting, lambda seen: seen.retries["j1"][0].pop("x"), "'x' was changed"),
-        (WAITING, waiting, lambda seen: seen.retries["j1"][0].update(x=1), "'x' was changed"),
-        (WAITING, waiting, lambda seen: seen.retries["j1"][0].pop("error_class"), "its error"),
-        (KILLED, killed, lambda seen: seen.killed.update([b"no JSON"]), "was killed 2 times"),
-    ],
-)
-def test_what_goes_wrong_is_named(
-    sent: Sent,
-    happens: Callable[[Seen], None],
-    spoil: Callable[[Seen], object],
-    said: str,
-) -> None:
-    seen = Seen()
-    happens(seen)
-    spoil(seen)
-    found = problem(sent, seen)
-    assert found is not None
-    assert said in found.text

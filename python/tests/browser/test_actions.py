@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
 from urllib.parse import urlsplit
 
 import pytest
@@ -21,9 +18,7 @@ from tests.workers import Workers
 
 pytestmark = pytest.mark.browser
 
-MANY, WANTED = 100_000, 40_000
 STEPS = 60  # of the key Tab, to reach anything on a page
-LONG_MS = 180_000
 BEATS_S = 60  # a process obeys one signal a beat
 
 
@@ -152,74 +147,6 @@ def test_every_act_by_its_button(
     assert worker.wait(BEATS_S) == 0
     assert sent >= {act.name for act in ACTIONS} - {"stop-change"}
     assert sent <= {act.name for act in ACTIONS}
-
-
-@contextmanager
-def held_halfway(server: Server) -> Iterator[Future[None]]:
-    """Hold the server's writes from a batch of retries to the end; yield what waits for the batch.
-
-    A quick server ends a change before its page is there, and none of the progress is seen.
-    """
-    full = server.client().zcard("retry")
-
-    def hold() -> None:
-        client = server.client()
-        wait_until(lambda: client.zcard("retry") < full)
-        client.client_pause(LONG_MS, all=False)
-
-    with ThreadPoolExecutor(1) as pool:
-        try:
-            yield pool.submit(hold)
-        finally:
-            server.client().client_unpause()
-
-
-def test_40_000_of_100_000_are_retried_with_progress(
-    server: Server, serve: Serve, open_page: OpenPage
-) -> None:
-    """One filter, one dry run, one confirmation; the rest runs on, and another is stopped."""
-    client = server.client()
-    failed = samples.failure()
-    for start in range(0, MANY, 10_000):
-        numbers = range(start, start + 10_000)
-        client.zadd(
-            "retry",
-            {
-                samples.payload(
-                    "WantedJob" if number % 5 < 2 else "OtherJob", f"{number:024x}", **failed
-                ): samples.DUE + number
-                for number in numbers
-            },
-        )
-    site = serve()
-    page = open_page(f"{site}/retries")
-    page.get_by_label("Class", exact=True).fill("Wanted*")
-    page.get_by_role("button", name="Filter").click()
-    expect(page.locator("tbody tr")).to_have_count(25)
-    page.get_by_role("link", name="Retry all that match").click()
-    expect(page.get_by_text("This is a dry run")).to_be_visible()
-    assert client.zcard("retry") == MANY
-    with held_halfway(server) as held:
-        page.locator("#confirm").click()
-        held.result()
-        bar = page.locator("progress")
-        seen = re.compile("Examined [1-9][0-9,]* of 100,000")
-        expect(page.get_by_text(seen)).to_be_visible(timeout=LONG_MS)  # without a reload
-    expect(page.get_by_text(f"Ended: {WANTED:,} jobs retried.")).to_be_visible(timeout=LONG_MS)
-    assert bar.get_attribute("value") == str(MANY)
-    assert client.zcard("retry") == MANY - WANTED
-    assert client.llen("queue:mails") == WANTED
-    page.goto(f"{site}/bulk?place=retry&act=delete")
-    with held_halfway(server) as held:
-        page.locator("#confirm").click()
-        held.result()
-        page.get_by_role("button", name="Stop this change").click()
-        expect(page.get_by_text("It stops after its batch.")).to_be_visible(timeout=LONG_MS)
-    expect(page.get_by_text("It was stopped.")).to_be_visible(timeout=LONG_MS)
-    left = client.zcard("retry")
-    assert 0 < left < MANY - WANTED
-    page.get_by_role("button", name="Undo this deletion").click()
-    wait_until(lambda: client.zcard("retry") == MANY - WANTED, 60)
 
 
 def enqueued(server: Server) -> int:

@@ -207,3 +207,15 @@ def everything(server: Server) -> dict[bytes, Any]:
     }
     keys: list[bytes] = client.keys()
     return {key: read[client.type(key)](key) for key in sorted(keys)}
+
+
+def push_job(server: Server, class_name: str, *args: Any, **fields: Any) -> None:
+    """Push a job to the default queue as another program would; `fields` are added last."""
+    payload = {"class": class_name, "args": [*args], "jid": "ab" * 12, "queue": "default", **fields}
+    server.client().lpush("queue:default", json.dumps(payload))
+
+
+def scored(server: Server, key: str) -> list[tuple[dict[str, Any], float]]:
+    """Return the payloads of a sorted set with their scores."""
+    stored: Any = server.client().zrange(key, 0, -1, withscores=True)
+    return [(json.loads(text), score) for text, score in stored]

@@ -26,8 +26,8 @@ from jobwire.application.config import FetchMode
 from jobwire.inspect.sets import sweep_queue
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.ruby_locks import RubyLock, ruby_lock_of
+from tests.integration.clients import push_job
 from tests.integration.inspector.entries import snapshot
-from tests.integration.payloads import push_job
 from tests.workers import Workers, brisk, running
 
 FETCH = pytest.mark.parametrize("fetch", ["reliable", "basic"])

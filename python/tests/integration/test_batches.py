@@ -366,27 +366,6 @@ def test_a_block_that_raises(server: Server, shop: Shop) -> None:
     assert b'"cancelled"' in shop.client.get(shop.client.keys("jobwire:result:*")[0])
 
 
-@FETCH
-def test_a_cancelled_batch(server: Server, shop: Shop, fetch: FetchMode) -> None:
-    """X-BATCH-7: members that run go on; the others are dropped, as ended."""
-    begun, goes_on = threading.Event(), threading.Event()
-
-    def act(number: int) -> None:
-        begun.set()
-        assert goes_on.wait(60)
-
-    shop.act = act
-    batch = shop.filled(9)
-    with running(shop.app, server, fetch=fetch, concurrency=1):
-        assert begun.wait(60)
-        assert batch.cancel()
-        goes_on.set()
-        wait_until(lambda: state(batch) == ("cancelled", 0, 8, 1), what="the end")
-        shop.ended()
-    assert len(shop.runs) == 1
-    assert not shop.calls
-
-
 @pytest.mark.parametrize("place", ["queue:default", "retry"])
 @pytest.mark.parametrize("how", ["inspector", "sweep", "ops", "kill", "cancel"])
 def test_a_member_that_people_end(server: Server, shop: Shop, place: str, how: str) -> None:
@@ -450,46 +429,6 @@ def test_a_member_that_people_end_releases_its_lock(server: Server, shop: Shop, 
 
 
 @FETCH
-def test_a_batch_in_a_batch(server: Server, shop: Shop, fetch: FetchMode) -> None:
-    """X-BATCH-9, X-BATCH-10: the outer one waits for the inner ones; members open some as well."""
-    opened: list[Batch] = []
-
-    def act(number: int) -> None:
-        if number == 1:
-            with shop.batch(shop.app.current_batch(), "inner ") as inner:
-                inner.add(shop.work.s(2), shop.work.s(3))
-                opened.append(inner)
-
-    shop.act = act
-    with shop.batch() as outer:
-        outer.add(shop.work.s(1))
-        with shop.batch(outer, "empty ") as empty:
-            pass
-        assert state(empty) == ("complete", 0, 0, 0)
-        assert shop.pushed() == {"empty on_success": 1, "empty on_complete": 1}
-        assert state(outer) == ("open", 1, 0, 1)
-    with running(shop.app, server, fetch=fetch, concurrency=3):
-        wait_until(lambda: state(outer)[0] == "complete", what="the end")
-        shop.ended()
-        wait_until(lambda: shop.calls.total() == 6, what="the callbacks")
-    assert shop.calls == {
-        name + event: 1
-        for name in ("", "inner ", "empty ")
-        for event in ("on_success", "on_complete")
-    }
-    (inner,) = opened
-    assert (state(outer), state(inner)) == (("complete", 0, 0, 3), ("complete", 0, 0, 2))
-    status = inner.status()
-    assert status is not None
-    assert status.parent == Membership(outer.id, "default")
-    found = shop.app.find_batch(inner.id)
-    assert found is not None
-    assert found.status() == status
-    for key in shop.client.keys("jobwire:batch:*"):
-        assert 2_591_000 < shop.client.ttl(key) <= 2_592_000
-
-
-@FETCH
 def test_a_death_inside_an_inner_batch(server: Server, fetch: FetchMode) -> None:
     """X-BATCH-10: is told to every batch around it at once; success later reaches them as well."""
     shop = Shop(server, retry=0)
@@ -522,30 +461,6 @@ def test_a_death_inside_an_inner_batch(server: Server, fetch: FetchMode) -> None
         ["inner on_success", "on_complete", "on_success", "middle on_complete", "middle on_success"]
     )
     shop.app.close()
-
-
-@FETCH
-def test_a_cancelled_batch_around_others(server: Server, shop: Shop, fetch: FetchMode) -> None:
-    """X-BATCH-11: no member inside it starts, it takes none, and the one around it ends."""
-    with shop.batch() as outer:
-        with shop.batch(outer, "middle ") as middle, shop.batch(middle, "inner ") as inner:
-            inner.add(shop.work.s(1), shop.work.s(2))
-            assert middle.cancel()
-            with pytest.raises(BatchEnded, match=f"batch {inner.id} is cancelled"):
-                inner.add(shop.work.s(3))
-            with pytest.raises(BatchEnded, match=f"batch {inner.id} is cancelled"):
-                shop.batch(inner).__enter__()
-            assert state(inner) == ("open", 2, 0, 0)
-        assert state(inner) == ("cancelled", 2, 0, 0)
-    with running(shop.app, server, fetch=fetch):
-        wait_until(lambda: state(outer) == ("complete", 0, 1, 0), what="the end")
-        wait_until(lambda: shop.calls, what="the callback")
-        shop.ended()
-    assert not shop.runs
-    assert shop.calls == {"on_complete": 1}
-    assert [state(each) for each in (middle, inner)] == [
-        *(("cancelled", 0, 1, 0), ("cancelled", 0, 2, 0))
-    ]
 
 
 def test_people_see_and_end_inner_batches(server: Server, shop: Shop) -> None:

@@ -24,7 +24,7 @@ from jobwire.protocol.keys import Keys
 from jobwire.protocol.wire import Batch, Op
 from tests.apps.isolated_ends import app as ends_app
 from tests.apps.isolated_ends import wait
-from tests.integration.payloads import push_job
+from tests.integration.clients import push_job
 from tests.workers import running
 
 FETCH = pytest.mark.parametrize("fetch", ["reliable", "basic"])

@@ -149,6 +149,15 @@ def test_pruning(any_server: Server, shell: SyncRedis) -> None:
     assert shell.run(prune(KEYS)) == 1
 
 
+def test_pruning_nothing(any_server: Server, shell: SyncRedis) -> None:
+    """BEAT-8: an empty set, or one whose processes are all alive."""
+    assert shell.run(prune(KEYS)) == 0
+    shell.run(beat(KEYS, ME, b"{}", 5, sample()))
+    any_server.client().delete("process_cleanup")
+    assert shell.run(prune(KEYS)) == 0
+    assert any_server.client().smembers("processes") == {ME.encode()}
+
+
 def test_a_namespace_is_kept_to(any_server: Server, shell: SyncRedis) -> None:
     """KEY-4: in a beat, an exit and pruning."""
     keys = Keys("app:")

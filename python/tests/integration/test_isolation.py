@@ -29,7 +29,7 @@ from tests.apps.isolated import app
 from tests.apps.isolated_ends import app as ends_app
 from tests.apps.isolated_ends import fail, nap, odd, seven, wait
 from tests.fleet import gone
-from tests.integration.payloads import scored
+from tests.integration.clients import scored
 from tests.workers import environment, running
 
 pytestmark = pytest.mark.process

@@ -37,7 +37,7 @@ from jobwire.protocol.limits import (
 )
 from jobwire.protocol.wire import Batch, Command, Script, command, once
 from jobwire.web import Visitor, WebApp, hide_arguments
-from tests.integration.payloads import push_job
+from tests.integration.clients import push_job
 from tests.workers import Workers, brisk, running
 
 FETCH = pytest.mark.parametrize("fetch", ["reliable", "basic"])

@@ -121,31 +121,6 @@ def test_the_numbers_are_those_of_redis(
     assert value(text, "jobwire_parked_seconds") > 1e9
 
 
-def test_the_numbers_are_those_of_other_views(
-    server: Server, client: Client, inspector: Inspector
-) -> None:
-    fill(server, client)
-    register(server, "h:1:aa", "critical", "mail")
-    numbers, stats = inspector.fleet(), inspector.stats()
-    assert numbers.processed == stats.processed
-    assert numbers.failed == stats.failed
-    assert numbers.handed_over == stats.handed_over == 7
-    assert numbers.parked_for == pytest.approx(stats.parked_for, abs=5)
-    assert numbers.enqueued == stats.enqueued
-    assert [*numbers.sets.values()] == [
-        *(stats.scheduled, stats.retries, stats.dead, stats.unreadable),
-        stats.parked,
-    ]
-    assert numbers.processes == inspector.processes()
-    queues = inspector.queues()
-    assert [queue.name for queue in numbers.queues] == [queue.name for queue in queues]
-    for seen, expected in zip(numbers.queues, queues, strict=True):
-        assert (seen.size, seen.paused, seen.workers) == (
-            *(expected.size, expected.paused, expected.workers),
-        )
-        assert seen.latency == pytest.approx(expected.latency, abs=5)
-
-
 def test_a_scrape_is_two_round_trips_and_walks_no_set(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -17,7 +17,7 @@ from harness.servers import Server, wait_until
 from jobwire import App, AsyncClient, Client, ConfigError, Result, ResultError
 from jobwire.application.config import FetchMode
 from jobwire.protocol.results import MAX_RESULT_BYTES
-from tests.integration.payloads import push_job
+from tests.integration.clients import push_job
 from tests.workers import Workers, running
 
 FETCH = pytest.mark.parametrize("fetch", ["reliable", "basic"])

@@ -13,7 +13,7 @@ import pytest
 from harness.servers import Server, wait_until
 from jobwire import App, ConfigError, Snooze
 from jobwire.application.config import FetchMode
-from tests.integration.payloads import push_job, scored
+from tests.integration.clients import push_job, scored
 from tests.workers import running
 
 FETCH = pytest.mark.parametrize("fetch", ["reliable", "basic"])

@@ -18,7 +18,6 @@ import pytest
 from harness.servers import Server, wait_until
 from jobwire import (
     App,
-    Cancelled,
     DuplicateJob,
     Filter,
     Inspector,
@@ -39,7 +38,7 @@ from jobwire.protocol.pushing import push, replace
 from jobwire.protocol.removal import removing
 from jobwire.protocol.unique import Lock, Scope, digest, held_by, lock_in
 from jobwire.protocol.wire import Batch, Confirm, Op, Script, command
-from tests.integration.payloads import push_job
+from tests.integration.clients import push_job
 from tests.workers import Workers, running
 
 FETCH = pytest.mark.parametrize("fetch", ["reliable", "basic"])
@@ -174,17 +173,6 @@ def test_a_scheduled_job_has_its_lock_from_the_push(server: Server) -> None:
     app.close()
 
 
-def test_the_same_job_again_is_written_once(server: Server) -> None:
-    """X-UNIQ-5: a push that got no reply is safe to repeat."""
-    app = App()
-    app.connect(server.url)
-    for _ in range(2):
-        assert app.client.push("Work", [1], jid="a" * 24, unique=60) == "a" * 24
-    client: Any = server.client()
-    assert client.llen("queue:default") == 1
-    app.close()
-
-
 def test_a_refused_push_takes_no_lock(server: Server) -> None:
     """X-UNIQ-3: a key of another type refuses the whole call."""
     app, job = app_with(server)
@@ -237,74 +225,6 @@ def test_a_running_job_is_not_replaced(server: Server, buffer: bool) -> None:
             work.enqueue(1)
         goes_on.set()
         wait_until(lambda: not locks(server), what="the end")
-
-
-ENDS = ["done", "dead", "discarded", "cancelled", "expired", "once"]
-
-
-@pytest.mark.parametrize(
-    ("fetch", "end"), [(("reliable", "basic")[number % 2], end) for number, end in enumerate(ENDS)]
-)
-def test_every_end_releases_the_lock(server: Server, fetch: FetchMode, end: str) -> None:
-    """X-UNIQ-7: success, death, no retry, cancelling, expiry, an acknowledged job."""
-    app = App()
-    retry: Any = {"dead": 0, "discarded": False, "once": False}.get(end, True)
-
-    @app.job(name="Work", unique=3600, retry=retry, redeliver=end != "once", keep_result=60)
-    def work(number: int) -> None:
-        if end in ("dead", "discarded"):
-            raise ValueError
-        if end == "cancelled":
-            raise Cancelled
-
-    app.connect(server.url)
-    client: Any = server.client()
-    job = work.options(expires_in=0.001) if end == "expired" else work
-    jid = job.enqueue(1) or ""
-    assert locks(server)
-    if end == "expired":
-        wait_until(
-            lambda: time.time() > json.loads(client.lindex("queue:default", 0))["jw_expires_at"],
-            what="its time",
-        )
-    with running(app, server, fetch=fetch):
-        wait_until(lambda: not locks(server), what="the end")
-        result = wait_until(lambda: work.result(jid), what="the result")
-        assert result
-        assert result.outcome == {"once": "done"}.get(end, end)
-        assert work.enqueue(1)
-        wait_until(lambda: not locks(server), what="the second end")
-    assert client.zcard("dead") == (2 if end == "dead" else 0)
-
-
-@FETCH
-def test_a_retry_keeps_the_lock(server: Server, fetch: FetchMode) -> None:
-    """X-UNIQ-6: from the first failure to the last one; promotion does not look at it."""
-    app = App()
-    fails = threading.Event()
-    runs: list[int] = []
-
-    @app.job(name="Work", unique=3600)
-    def work(number: int) -> None:
-        runs.append(number)
-        if not fails.is_set():
-            raise ValueError
-
-    @work.retry_in
-    def soon(job: Any, error: BaseException, count: int) -> int:
-        return 3600
-
-    client: Any = server.client()
-    with running(app, server, fetch=fetch, poll_interval=0.1):
-        jid = work.enqueue(1)
-        wait_until(lambda: client.zcard("retry"), what="the retry")
-        with pytest.raises(DuplicateJob, match=str(jid)):
-            work.enqueue(1)
-        fails.set()
-        (member,) = client.zrange("retry", 0, -1)
-        client.zadd("retry", {member: 5})
-        wait_until(lambda: not locks(server), what="the success")
-    assert runs == [1, 1]
 
 
 @FETCH

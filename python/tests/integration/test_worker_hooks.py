@@ -23,7 +23,7 @@ from jobwire.connection import resources
 from jobwire.errors import ConfigError, InvalidArgument
 from jobwire.protocol.payload import Job
 from tests.apps import isolated
-from tests.integration.payloads import push_job, scored
+from tests.integration.clients import push_job, scored
 from tests.workers import running
 
 FIXTURES = resources.path("fixtures")

@@ -9,21 +9,13 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
-import pytest
-
 from harness.servers import Server, wait_until
 from jobwire import App
-from jobwire.application.config import FetchMode
-from jobwire.errors import Shutdown
 from jobwire.iterables import over_sequence
 from jobwire.protocol.iteration import Cursor
 from jobwire.protocol.payload import Job
 from tests.workers import running
 
-# Each way to fetch, and each kind of job, but not all four pairs: neither knows of the other.
-WAYS = pytest.mark.parametrize(
-    ("fetch", "is_async"), [("reliable", False), ("basic", True)], ids=["sync", "async-basic"]
-)
 JID = "ab" * 12
 
 
@@ -86,10 +78,6 @@ def test_middleware_and_wrappers_surround_a_run(server: Server) -> None:
     assert len(around) >= 4
 
 
-KINDS = pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
-COUNT = 30
-
-
 class Walk:
     """An iterable job that waits at an item until the test lets it continue.
 
@@ -142,43 +130,6 @@ def settled(server: Server) -> bool:
     return not client.keys("queue:*") and not client.keys("jobwire:private:*")
 
 
-@WAYS
-def test_a_stop_sends_it_to_the_head_of_its_queue(
-    server: Server, fetch: FetchMode, is_async: bool
-) -> None:
-    """State first, then the same payload with a new `enqueued_at`.
-
-    ITER-3, ITER-4, ITER-13, ITER-14, ITER-16, ITER-17, STAT-3.
-    """
-    walk = Walk(is_async=is_async)
-    walk.app.connect(server.url)
-    client = server.client()
-    jid = walk.job.enqueue(COUNT)
-    pushed = json.loads(client.lindex("queue:default", 0))
-    walk.hold_at = 7
-    with running(walk.app, server, fetch=fetch, concurrency=1) as launcher:
-        assert walk.held.wait(60)
-        launcher.quiet()
-        client.lpush("queue:default", '{"class":"Other","jid":"other","args":[]}')
-        walk.go.set()
-        wait_until(lambda: client.llen("queue:default") == 2, 60, "its return")
-    assert walk.items == list(range(8))
-    assert walk.seen == []
-    state = client.hgetall(f"it-{jid}")
-    assert (state[b"ex"], state[b"c"]) == (b"1", b"8")
-    head, tail = (json.loads(text) for text in client.lrange("queue:default", 0, -1))
-    assert tail["jid"] == "other"
-    assert head.pop("enqueued_at") > pushed.pop("enqueued_at")
-    assert head == pushed
-    assert not client.get("stat:failed")
-    assert not client.keys("jobwire:private:*")
-
-    client.rpop("queue:default")
-    with running(walk.app, server, fetch=fetch):
-        wait_until(lambda: settled(server) and not client.exists(f"it-{jid}"), 60, "its end")
-    assert walk.items == list(range(COUNT))
-
-
 def test_giving_way_to_others(server: Server) -> None:
     """ITER-4, ITER-11: a job that has run long enough lets the next job run first."""
     order: list[object] = []
@@ -201,25 +152,6 @@ def test_giving_way_to_others(server: Server) -> None:
     with running(app, server, concurrency=1):
         wait_until(lambda: settled(server) and 5 in order, 60, "both")
     assert order == [0, "short", 1, 2, 3, 4, 5]
-
-
-@KINDS
-def test_a_hard_stop(server: Server, is_async: bool) -> None:
-    """SIG-5: an item that takes too long is interrupted; the job goes back unchanged."""
-    walk = Walk(is_async=is_async)
-    walk.app.connect(server.url)
-    client = server.client()
-    walk.job.enqueue(COUNT)
-    text = client.lindex("queue:default", 0)
-    walk.hold_at = 3
-    with running(walk.app, server, timeout=0.2):
-        assert walk.held.wait(60)
-    assert client.lrange("queue:default", 0, -1) == [text]
-    assert not any(isinstance(error, Shutdown) for error in walk.seen)
-    walk.go.set()
-    with running(walk.app, server):
-        wait_until(lambda: settled(server) and not client.keys("it-*"), 60, "its end")
-    assert set(walk.items) == set(range(COUNT))
 
 
 def test_calling_it_here(server: Server) -> None:

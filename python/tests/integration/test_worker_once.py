@@ -17,7 +17,7 @@ from jobwire import App, ConfigError, JobType, Shutdown
 from jobwire.application.config import FetchMode
 from jobwire.errors import NoReply
 from jobwire.worker.fetch.reliable import ReliableFetcher
-from tests.integration.payloads import push_job
+from tests.integration.clients import push_job
 from tests.workers import brisk, running
 
 # Each way to fetch, and each kind of job, but not all four pairs: neither knows of the other.

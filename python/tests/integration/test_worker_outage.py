@@ -16,7 +16,7 @@ from jobwire.application.config import FetchMode
 from jobwire.worker import Launcher
 from jobwire.worker.base.timings import Timings
 from jobwire.worker.process.progress import Progress
-from tests.integration.payloads import push_job
+from tests.integration.clients import push_job
 from tests.server_fixtures import ServerFactory
 from tests.workers import Gate, brisk, running
 

@@ -79,23 +79,6 @@ class NoText(Exception):
         raise RuntimeError("not today")
 
 
-class NotEvenThat(Exception):
-    def __str__(self) -> str:
-        raise SystemExit(3)
-
-
-class OddText(str):
-    __slots__ = ()
-
-    def __getitem__(self, index: Any) -> str:
-        raise RuntimeError("not a part of it")
-
-
-class OddError(Exception):
-    def __str__(self) -> str:
-        return OddText("odd")
-
-
 class Unnamed(type):
     @property
     def __module__(cls) -> str:  # type: ignore[override]
@@ -104,38 +87,6 @@ class Unnamed(type):
 
 class UnnamedError(Exception, metaclass=Unnamed):
     pass
-
-
-ERRORS: dict[str, tuple[BaseException, str]] = {
-    "plain": (ValueError("boom"), "boom"),
-    "empty": (ValueError(), ""),
-    "surrogate": (ValueError("a\ud800b"), "a\ufffdb"),
-    "pair": (ValueError("\ud83d\ude00"), "\U0001f600"),
-    "long": (ValueError("ä" * 20_000), "ä" * 10_000),
-    "NUL and newline": (ValueError("a\0b\nc"), "a\0b\nc"),
-    "raising str": (NoText(), "!!! ERROR MESSAGE THREW AN ERROR !!!"),
-    "exiting str": (NotEvenThat(), "!!! ERROR MESSAGE THREW AN ERROR !!!"),
-    "odd str": (OddError(), "odd"),
-    "odd class": (type("Odd", (Exception,), {"__module__": "a\ud800b"})("boom"), "boom"),
-}
-
-
-def test_any_error_message_fits_into_the_payload(server: Server) -> None:
-    """RETRY-3: 10,000 characters, valid UTF-8; error_class is the class's name."""
-    app = App()
-
-    @app.job(name="Raise")
-    def throw(name: str) -> None:
-        raise ERRORS[name][0]
-
-    push(server, *({"class": "Raise", "args": [n], "jid": n, "retry": True} for n in ERRORS))
-    run_all(app, server, len(ERRORS))
-    found = stored(server, "retry")
-    messages = {name: payload["error_message"] for name, (payload, _) in found.items()}
-    assert messages == {name: message for name, (_, message) in ERRORS.items()}
-    assert found["plain"][0]["error_class"] == "ValueError"
-    assert found["raising str"][0]["error_class"] == f"{__name__}.NoText"
-    assert found["odd class"][0]["error_class"] == "a\ufffdb.Odd"
 
 
 @pytest.mark.parametrize("is_async", [False, True])

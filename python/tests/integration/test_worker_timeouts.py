@@ -19,7 +19,7 @@ from jobwire.errors import ConfigError, JobTimeout
 from jobwire.worker.execute.event_loop import _stack
 from jobwire.worker.execute.processor import Processor
 from jobwire.worker.execute.time_limit import limited
-from tests.integration.payloads import push_job, scored
+from tests.integration.clients import push_job, scored
 from tests.workers import running
 
 FETCH = pytest.mark.parametrize("fetch", ["reliable", "basic"])

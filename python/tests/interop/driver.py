@@ -207,14 +207,6 @@ class Driver:
     def queue_latency(self, name: str = "default") -> float:
         return self._call("queue_latency", queue=name)
 
-    def queue_clear(self, name: str = "default") -> None:
-        self._call("queue_clear", queue=name)
-
-    def queue_delete(self, jid: str, name: str = "default") -> None:
-        self._call("queue_delete", queue=name, jid=jid)
-
-    # -- processes
-
     def processes(self) -> list[Process]:
         return [Process.from_wire(wire) for wire in self._call("processes")]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -34,19 +33,6 @@ def test_what_cannot_be_pushed_stays(inspector: Any, client: Any) -> None:
     (job,) = inspector.jobs("q")
     with pytest.raises(ConfigError, match="queue:q"):
         inspector.kill(job)
-
-
-def test_rescheduling_one(inspector: Any, client: Any) -> None:
-    """INSP-8, INSP-30: only the score of the exact bytes changes, and nothing is added."""
-    client.zadd("schedule", {payload("a"): 9e9})
-    (entry,) = inspector.entries("schedule")
-    assert inspector.reschedule(entry, 9.5e9)
-    assert inspector.reschedule(entry, 9.5e9)  # no change, but the entry exists
-    assert inspector.reschedule(entry, timedelta(hours=1))
-    assert client.zrange("schedule", 0, -1, withscores=True) == [(payload("a"), NOW + 3600)]
-    client.delete("schedule")
-    assert not inspector.reschedule(entry, 9.5e9)
-    assert client.exists("schedule") == 0
 
 
 def test_pausing(inspector: Any, client: Any) -> None:
@@ -93,15 +79,6 @@ def test_whole_pages_go_behind_pages_that_stay(inspector: Any, client: Any) -> N
     swept = inspector.sweep("schedule", "delete", only=Filter(text="[true]"))
     assert (swept.seen, swept.done) == (650, 500)
     assert client.zcard("schedule") == 150
-
-
-def test_deleting_from_a_queue_by_filter(inspector: Any, client: Any) -> None:
-    """INSP-4: LREM of each text."""
-    client.lpush("queue:q", *(payload(f"j{n:03}", args=[n % 2]) for n in range(250)))
-    swept = inspector.delete_jobs("q", only=Filter(text='"args":[1]'))
-    assert (swept.total, swept.seen, swept.done) == (250, 250, 125)
-    assert client.llen("queue:q") == 125
-    assert not any(b'"args":[1]' in text for text in client.lrange("queue:q", 0, -1))
 
 
 def test_what_is_dead_is_not_killed_again(inspector: Any) -> None:

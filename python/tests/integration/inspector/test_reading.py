@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from harness.servers import Server
-from jobwire import Client
 from jobwire.connection.sync import SyncRedis
 from jobwire.errors import ConfigError, RedisRefused
 from jobwire.inspect import Inspector
@@ -150,28 +149,6 @@ def test_looking_through_a_queue(inspector: Any, client: Any) -> None:
     assert set(seen) >= {f"j{n:06}" for n in range(349, 10, -2)}
 
 
-def test_finding(inspector: Any, client: Any) -> None:
-    """INSP-10, INSP-17: the exact text of the field, with any characters."""
-    odd = "x[1]*?\\y"
-    client.zadd("retry", {payload(odd): 1, payload("b", args=[odd]): 2, payload("x1zy"): 3})
-    client.lpush("queue:q", payload("b", args=[odd]), payload(odd), b"{")
-    assert inspector.find("retry", odd).jid == odd
-    assert inspector.find("retry", "x1") is None
-    assert inspector.find("dead", odd) is None
-    assert inspector.find_job("q", odd).payload == payload(odd)
-    assert inspector.find_job("q", "nobody") is None
-    assert {
-        each.jid for each in inspector.scan("retry", '"args":[]')
-    } == set()  # a class of letters
-    assert {each.jid for each in inspector.scan("retry", "x1")} == {"x1zy"}
-    assert {each.jid for each in inspector.scan("retry", '*"jid":"b"*')} == {"b"}
-    assert [each.score for each in inspector.fetch("retry", 2, 3)] == [2, 3]
-    assert [each.jid for each in inspector.fetch("retry", 2, 3, jid="b")] == ["b"]
-    assert inspector.fetch("retry", 4) == []
-    with pytest.raises(ConfigError, match="is not one of schedule, retry, dead, unreadable"):
-        inspector.find("retries", "b")
-
-
 def test_queues_without_a_worker_are_known(inspector: Any, client: Any) -> None:
     """INSP-1, BEAT-3: living processes count, Ruby's too, unless they are quiet."""
     for name in ("empty", "served", "quiet", "gone", "alone"):
@@ -203,25 +180,6 @@ def test_ages_are_those_of_the_clock(server: Server, client: Any) -> None:
     client.lpush("queue:q", payload("a", enqueued_at=time.time() - 50))
     with Inspector(server.url) as inspector:
         assert inspector.queue("q").latency == pytest.approx(50, abs=20)
-
-
-def test_a_namespace_is_a_world_of_its_own(server: Server, client: Any) -> None:
-    """KEY-4: every key has the prefix."""
-    with (
-        Client(server.url, namespace="{x}:") as pusher,
-        Inspector(server.url, namespace="{x}:") as inspector,
-    ):
-        pusher.push("A", [1])
-        pusher.push_in(100, "A", [2])
-        assert (inspector.stats().enqueued, inspector.stats().scheduled) == (1, 1)
-        inspector.sweep("schedule", "retry")
-        (job, _) = inspector.jobs("default")
-        inspector.delete(job)
-        inspector.pause("default")
-        inspector.cancel("j")
-        inspector.mark_deploy("v")
-        inspector.clear_queue("default")
-    assert all(key.startswith(b"{x}:") for key in client.keys("*"))
 
 
 def test_names_that_are_no_utf_8(inspector: Any, client: Any) -> None:

@@ -455,24 +455,6 @@ def test_the_memory_for_changes_is_bounded() -> None:
         changes.start(held("late", lambda change: None))
 
 
-def test_the_end_of_the_application_stops_changes_after_their_batch(server: Server) -> None:
-    fill(server, 20_000)
-    with visiting(server, "admin") as browser:
-        path = browser.confirm("/bulk?place=retry&act=delete")
-        wait_until(lambda: server.client().zcard("retry") < 20_000)
-        browser.app.close()
-        change = browser.site.changes.get(path.rpartition("/")[2])
-        assert change is not None
-        assert change.ended
-        done = change.progress.done
-    assert server.client().zcard("retry") == 20_000 - done
-    with Operations(server.url, role="admin") as operations:
-        (ended, _) = operations.journal()
-        assert (ended.state, ended.count) == ("ended", done)
-        operations.undo(ended.undo)
-    assert server.client().zcard("retry") == 20_000
-
-
 def test_another_process_shows_what_the_journal_knows(server: Server) -> None:
     fill(server, 30)
     with visiting(server) as browser:
