@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sqlite3
 import subprocess
 import sys
-from contextlib import closing, suppress
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 import httpx
@@ -48,6 +50,40 @@ def test_there_is_a_shop_for_each_framework() -> None:
     assert SHOPS == ["shop-django", "shop-fastapi", "shop-flask", "shop-starlette"]
 
 
+@contextmanager
+def opened(name: str, directory: Path, reaper: Reaper) -> Iterator[tuple[str, str]]:
+    """Start a shop by its command; yield its address and that of its page of jobs, and end it."""
+    shutil.copytree(
+        EXAMPLES / name, directory, ignore=shutil.ignore_patterns(".jobwire", "*.sqlite3")
+    )
+    address = f"http://127.0.0.1:{free_port()}"
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    log = directory / "log"
+    with log.open("wb") as output:
+        started = subprocess.Popen(
+            [directory / "start", address.rpartition(":")[2]],
+            env=environment(PATH=path, PYTHONUNBUFFERED="1"),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+        )
+    reaper.watch(started.pid)
+    page = re.compile(r"jobwire web: (http://127\.0\.0\.1:\d+)")
+    try:
+        with httpx.Client(base_url=address, timeout=30) as shop:
+            wait_until(lambda: is_up(shop), 120)
+            wait_until(lambda: page.search(log.read_text()), 60)
+            yield address, page.findall(log.read_text())[0]
+            started.terminate()
+            assert started.wait(60) == 0
+            wait_until(lambda: not is_up(shop), 30)
+    except AssertionError as error:
+        raise AssertionError(f"{error}\n{log.read_text()}") from None
+    finally:
+        end(started)
+        reaper.release(started.pid)
+
+
 # One in the gate; docs/how-to has a page on each of the others.
 @pytest.mark.parametrize(
     "name", ["shop-fastapi", *(pytest.param(name, marks=pytest.mark.full) for name in OTHERS)]
@@ -55,39 +91,15 @@ def test_there_is_a_shop_for_each_framework() -> None:
 def test_a_shop_starts_with_one_command_and_its_orders_are_shipped(
     tmp_path: Path, reaper: Reaper, name: str
 ) -> None:
-    directory = tmp_path / name
-    shutil.copytree(
-        EXAMPLES / name, directory, ignore=shutil.ignore_patterns(".jobwire", "*.sqlite3")
-    )
-    port = free_port()
-    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-    log = directory / "log"
-    with log.open("wb") as output:
-        started = subprocess.Popen(
-            [directory / "start", str(port)],
-            env=environment(PATH=path, PYTHONUNBUFFERED="1"),
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-        )
-    reaper.watch(started.pid)
-    with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=30) as shop:
-        try:
-            wait_until(lambda: is_up(shop), 120)
-            order = shop.post("/orders", json={"item": "tea"})
-            assert order.status_code == 201, order.text
-            key = order.json()["id"]
-            wait_until(lambda: state(shop, key) == "shipped", 60)
-            assert shop.get(f"/orders/{key}").json() == {"item": "tea", "state": "shipped"}
-            wait_until(lambda: "jobwire web: http://127.0.0.1:" in log.read_text(), 60)
-            started.terminate()
-            assert started.wait(60) == 0
-            wait_until(lambda: not is_up(shop), 30)
-        except AssertionError as error:
-            raise AssertionError(f"{error}\n{log.read_text()}") from None
-        finally:
-            end(started)
-            reaper.release(started.pid)
+    with (
+        opened(name, tmp_path / name, reaper) as (address, _),
+        httpx.Client(base_url=address, timeout=30) as shop,
+    ):
+        order = shop.post("/orders", json={"item": "tea"})
+        assert order.status_code == 201, order.text
+        key = order.json()["id"]
+        wait_until(lambda: state(shop, key) == "shipped", 60)
+        assert shop.get(f"/orders/{key}").json() == {"item": "tea", "state": "shipped"}
 
 
 # The commands of workers, from the documentation of each system.
