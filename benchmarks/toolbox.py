@@ -1,7 +1,7 @@
-"""Batches, chains, limits and unique jobs beside other queues: speed, and the effect of kill -9.
+"""Batches, chains, limits, rates and unique jobs beside other queues: speed, and after kill -9.
 
     .ci/bench toolbox [--runs N] [--quick] [--kills N] [--apart S] [--wait S] [--only NAME]...
-                        [--json]
+                        [--feature NAME]... [--json]
 
 Each system has a server of its own with the same settings, and two worker processes of 10 slots.
 Speed: the same jobs for one system after the other. kill -9: all systems at the same time, because
@@ -22,6 +22,7 @@ import statistics
 import subprocess
 import sys
 import time
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -39,14 +40,15 @@ from harness.servers import clean_environment
 
 ROOT = Path(__file__).resolve().parents[1]
 TARGETS = ROOT / "benchmarks" / "targets"
-SLOTS, WORKERS, LIMIT = 10, 2, 5
+SLOTS, WORKERS, LIMIT, RATE = 10, 2, 5, 200
 PATIENCE = 60.0  # seconds for the jobs of one sample
-# Count, size and seconds of a job. Speed: groups of jobs, chains of steps, jobs, keys and pushes of
-# each. kill -9: jobs that are running when a process is killed.
+# Count, size and seconds of a job. Speed: groups of jobs, chains of steps, jobs of a limit and of a
+# rate, keys and pushes of each. kill -9: jobs that are running when a process is killed.
 SPEED = {
     "batch": (20, 200, 0.0),
     "chain": (500, 4, 0.0),
     "limit": (2_000, LIMIT, 0.002),
+    "rate": (1_000, RATE, 0.0),
     "unique": (500, 10, 0.0),
 }
 KILL = {
@@ -59,14 +61,16 @@ LABELS = {
     "batch": "20 groups of 200 jobs, each with a callback, jobs/s",
     "chain": "500 chains of 4 jobs, jobs/s",
     "limit": "jobs of 2 ms, 5 at a time, jobs/s",
+    "rate": "1,000 jobs, 200 in a second, jobs/s",
+    "crowd": "of them, starts in any second, at most",
     "unique": "10 pushes of each of 500 keys, pushes/s",
 }
 FEATURES = {
-    "jobwire": ("batch", "chain", "limit", "unique"),
-    "celery": ("batch", "chain"),
-    "dramatiq": ("batch", "chain", "limit"),
+    "jobwire": ("batch", "chain", "limit", "rate", "unique"),
+    "celery": ("batch", "chain", "rate"),
+    "dramatiq": ("batch", "chain", "limit", "rate"),
     "arq": ("unique",),
-    "bullmq": ("batch", "chain", "limit", "unique"),
+    "bullmq": ("batch", "chain", "limit", "rate", "unique"),
 }
 WARM = 0.1  # of the jobs, before the measured ones
 SHARES = {  # of the jobs, where a system is slow: a rate hardly depends on the number
@@ -104,6 +108,11 @@ class Ledger:
     def twice(self, what: str, idents: Iterable[str]) -> int:
         """Return how many of these jobs have run to their end more than once."""
         return sum(len(self.ends.get((what, ident), ())) > 1 for ident in idents)
+
+    def crowd(self, what: str, idents: Iterable[str]) -> int:
+        """Return how many of these jobs started within a second at most."""
+        starts = sorted(self.ends[what, ident][0] for ident in idents)
+        return max(bisect_left(starts, at + 1.0) - index for index, at in enumerate(starts))
 
     def broken_off(self, what: str, killed: Mapping[str, float]) -> list[tuple[float, float]]:
         """Return the starts of the jobs that a kill ended, and its times."""
@@ -224,9 +233,13 @@ class System:
         ids = [(what, ident) for what, idents in expected.items() for ident in idents]
         return len(ids) / (max(self.ledger.ends[one][0] for one in ids) - began)
 
+    def crowd(self, run: str) -> float:
+        """Return how many jobs of a rate, which take no time, started within a second at most."""
+        return self.ledger.crowd("rate", jobs_of("rate", run, SPEED["rate"])["rate"])
+
     def survive(self, kills: int, apart: float, wait: float) -> dict[str, dict[str, int]]:
         """Push jobs of all features, kill workers meanwhile, and count what is wrong."""
-        features = FEATURES[self.package]
+        features = [feature for feature in FEATURES[self.package] if feature in KILL]
         expected: dict[str, Sequence[str]] = {}
         self.pause(signal.SIGSTOP)
         for feature in features:
@@ -359,6 +372,7 @@ def main() -> int:
     parser.add_argument("--apart", type=float, default=2, help="seconds [%(default)s]")
     parser.add_argument("--wait", type=float, default=90, help="seconds after them [%(default)s]")
     parser.add_argument("--only", action="append", choices=[*FEATURES], help="repeatable")
+    parser.add_argument("--feature", action="append", choices=[*SPEED], help="of speed; repeatable")
     parser.add_argument("--json", action="store_true", help="all samples, for programs")
     options = parser.parse_args()
     if options.runs < 0 or options.kills < 0:
@@ -366,7 +380,7 @@ def main() -> int:
     runs, kills = (1, 3) if options.quick else (options.runs, options.kills)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     note = Console(stderr=True, highlight=False).print
-    speeds: dict[str, dict[str, list[float]]] = {feature: {} for feature in SPEED}
+    speeds: dict[str, dict[str, list[float]]] = {feature: {} for feature in LABELS}
     after: dict[str, dict[str, dict[str, int]]] = {}
     failed, teams = False, systems(options.only or [*FEATURES])
     try:
@@ -374,7 +388,7 @@ def main() -> int:
             for _ in range(WORKERS):
                 team.start()
         for run in range(-1, runs):  # the first is for warm workers, and not counted
-            for feature in SPEED:
+            for feature in options.feature or SPEED:
                 for team in teams:
                     if feature not in FEATURES[team.package]:
                         continue
@@ -387,6 +401,10 @@ def main() -> int:
                     if run >= 0:
                         note(f"{feature} {run + 1}: {team.name}: {figure:,.0f}")
                         speeds[feature].setdefault(team.name, []).append(figure)
+                        if feature == "rate":
+                            speeds["crowd"].setdefault(team.name, []).append(
+                                team.crowd(f"run{run}")
+                            )
         if kills:
             note(f"{kills} kills, then {options.wait:.0f} s")
             with ThreadPoolExecutor(len(teams)) as pool:
@@ -410,6 +428,7 @@ def main() -> int:
     rows = [
         [LABELS[feature], *(spread(by_name.get(name, ())) for name in names)]
         for feature, by_name in speeds.items()
+        if by_name
     ]
     show(f"Speed, median (least to most) of {runs}: {around}", ["", *names], rows)
     kinds = dict.fromkeys(

@@ -72,6 +72,11 @@ def limited(what: str, ident: str, seconds: float) -> None:
     work(what, ident, seconds)
 
 
+@app.job(name="Rated", limit=Limit("rated", rate=200, per=1.0))
+def rated(what: str, ident: str, seconds: float) -> None:
+    work(what, ident, seconds)
+
+
 @app.job(name="Single", unique=Unique(3600, by=["key"], duplicate="drop"))
 def single(key: int, run: str, seconds: float) -> None:
     work("unique", f"{run}.{key}", seconds)
@@ -125,6 +130,10 @@ def push_limit(run: str, count: int, size: int, seconds: float) -> None:
     limited.enqueue_bulk([["limit", f"{run}.{number}", seconds] for number in range(count)])
 
 
+def push_rate(run: str, count: int, size: int, seconds: float) -> None:
+    rated.enqueue_bulk([["rate", f"{run}.{number}", seconds] for number in range(count)])
+
+
 def push_unique(run: str, count: int, size: int, seconds: float) -> None:
     keys = iter([key for _ in range(size) for key in range(count)])
 
@@ -139,7 +148,13 @@ def push_unique(run: str, count: int, size: int, seconds: float) -> None:
     asyncio.run(callers())
 
 
-TOOLBOX = {"batch": push_batch, "chain": push_chain, "limit": push_limit, "unique": push_unique}
+TOOLBOX = {
+    "batch": push_batch,
+    "chain": push_chain,
+    "limit": push_limit,
+    "rate": push_rate,
+    "unique": push_unique,
+}
 
 if __name__ == "__main__":
     if sys.argv[1] in TOOLBOX:

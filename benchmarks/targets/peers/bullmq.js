@@ -3,7 +3,8 @@
 //   node bullmq.js work                    run jobs until killed
 //   node bullmq.js push FEATURE ARGUMENTS  push the jobs of a feature; print start and end
 //
-// Chains are flows of one child each. The limit is its global concurrency, of a queue of its own.
+// Chains are flows of one child each. The limit is its global concurrency, and the rate its limiter,
+// each of a queue of its own.
 // Locks of dead workers end after 5 s instead of 30, and a job may lose its worker three times
 // instead of once.
 'use strict'
@@ -14,6 +15,7 @@ const Redis = require('ioredis')
 
 const CALLERS = 100
 const LIMIT = 5
+const RATE = { max: 200, duration: 1000 }
 const LIFE = process.env.BENCH_LIFE
 const marks = fs.openSync(process.env.BENCH_MARKS, 'a')
 const connect = () =>
@@ -57,6 +59,10 @@ const TOOLBOX = {
     await queue.setGlobalConcurrency(LIMIT)
     await queue.addBulk(numbers(count).map((one) => job('limit', `${run}.${one}`, seconds)))
   },
+  async rate (run, count, size, seconds) {
+    const queue = new Queue('rated', { connection: connect() })
+    await queue.addBulk(numbers(count).map((one) => job('rate', `${run}.${one}`, seconds)))
+  },
   async unique (run, count, size, seconds) {
     const queue = new Queue('work', { connection: connect() })
     const keys = numbers(size).flatMap(() => numbers(count))[Symbol.iterator]()
@@ -72,10 +78,11 @@ const TOOLBOX = {
 
 async function main () {
   if (process.argv[2] === 'work') {
-    for (const name of ['work', 'limited']) {
+    for (const name of ['work', 'limited', 'rated']) {
       const worker = new Worker(name, run, {
         connection: connect(),
         concurrency: Number(process.env.BENCH_CONCURRENCY),
+        limiter: name === 'rated' ? RATE : undefined,
         lockDuration: 5000,
         stalledInterval: 5000,
         maxStalledCount: 3

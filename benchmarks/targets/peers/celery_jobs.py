@@ -41,6 +41,8 @@ if "BENCH_LIFE" in os.environ:  # the settings against loss that its documentati
 work = app.task(marks.work, name="work")
 member = app.task(marks.work, name="member", ignore_result=False)  # a chord counts results
 
+rated = app.task(marks.work, name="rated", rate_limit="100/s")  # of each of the two workers
+
 
 def push_batch(run: str, count: int, size: int, seconds: float) -> None:
     for group in range(count):
@@ -56,4 +58,9 @@ def push_chain(run: str, count: int, size: int, seconds: float) -> None:
         chain(*[work.si("chain", one, seconds) for one in ids]).apply_async()
 
 
-TOOLBOX = {"batch": push_batch, "chain": push_chain}
+def push_rate(run: str, count: int, size: int, seconds: float) -> None:
+    for number in range(count):
+        rated.delay("rate", f"{run}.{number}", seconds)
+
+
+TOOLBOX = {"batch": push_batch, "chain": push_chain, "rate": push_rate}

@@ -11,7 +11,7 @@ import dramatiq
 import marks
 from dramatiq.brokers.redis import RedisBroker
 from dramatiq.middleware import GroupCallbacks
-from dramatiq.rate_limits import ConcurrentRateLimiter
+from dramatiq.rate_limits import ConcurrentRateLimiter, WindowRateLimiter
 from dramatiq.rate_limits.backends import RedisBackend
 
 # For the toolbox, jobs of a dead worker are found soon: by default, seldom, after a minute.
@@ -37,12 +37,19 @@ def push(kind: str, value: float, delay: float) -> None:
 
 
 five = ConcurrentRateLimiter(counts, "five", limit=5, ttl=60_000)
+often = WindowRateLimiter(counts, "often", limit=200, window=1)
 work = dramatiq.actor(marks.work, actor_name="work")
 
 
 @dramatiq.actor(max_retries=None, min_backoff=50, max_backoff=500)
 def limited(what: str, ident: str, seconds: float) -> None:
     with five.acquire():  # raises if there are five, and the job is retried
+        marks.work(what, ident, seconds)
+
+
+@dramatiq.actor(max_retries=None, min_backoff=50, max_backoff=500)
+def rated(what: str, ident: str, seconds: float) -> None:
+    with often.acquire():
         marks.work(what, ident, seconds)
 
 
@@ -68,4 +75,9 @@ def push_limit(run: str, count: int, size: int, seconds: float) -> None:
         limited.send("limit", f"{run}.{number}", seconds)
 
 
-TOOLBOX = {"batch": push_batch, "chain": push_chain, "limit": push_limit}
+def push_rate(run: str, count: int, size: int, seconds: float) -> None:
+    for number in range(count):
+        rated.send("rate", f"{run}.{number}", seconds)
+
+
+TOOLBOX = {"batch": push_batch, "chain": push_chain, "limit": push_limit, "rate": push_rate}
