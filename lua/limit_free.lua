@@ -88,8 +88,10 @@ local function serve(jid, place)
   return true
 end
 local fits = true
+local few = math.max(1, math.min(room + 1, 100)) -- as a line may be long, and mostly few fit
 for _ = 1, 100 do
-  local line = redis.call("ZRANGEBYSCORE", KEYS[2], 0, "(" .. away, "WITHSCORES", "LIMIT", 0, 100)
+  local line = redis.call("ZRANGEBYSCORE", KEYS[2], 0, "(" .. away, "WITHSCORES", "LIMIT", 0, few)
+  few = 100
   for i = 1, #line, 2 do
     fits = fits and serve(line[i], line[i + 1])
   end
