@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import json
 import re
+import threading
+from contextlib import closing
 from urllib.parse import urlsplit
 
 import pytest
 from playwright.sync_api import Page, Request, expect
 
 from harness.servers import Server, wait_until
+from jobwire import App
 from jobwire.console.web.routes import ACTIONS
 from tests import samples
 from tests.browser import database
 from tests.browser.conftest import OpenPage, Serve
-from tests.workers import Workers
+from tests.workers import Workers, running
 
 pytestmark = pytest.mark.browser
 
 STEPS = 60  # of the key Tab, to reach anything on a page
 BEATS_S = 60  # a process obeys one signal a beat
+PATIENCE_S = 180  # for a browser on a busy machine
 
 
 def told(page: Page, text: str) -> None:
@@ -171,6 +175,45 @@ def test_an_open_page_is_updated_and_keeps_the_focus(
     count = page.locator("#menu-queues .count")
     wait_until(lambda: count.inner_text() == str(enqueued(server)))
     assert page.evaluate(focused) == "mails"
+    assert page.evaluate("window.loaded") == "once"
+
+
+@pytest.mark.parametrize("early", [False, True])
+def test_output_appears_while_the_job_runs(
+    server: Server, serve: Serve, open_page: OpenPage, early: bool
+) -> None:
+    """X-STEP-12: item by item without a reload, on a page that was open before the first one."""
+    app = App(server.url)
+    steps, jid = threading.Semaphore(0), "a" * 24
+
+    @app.job(name="Talks")
+    def talk() -> None:
+        for item in ("one", {"n": 2}, "<b>three</b>"):
+            assert steps.acquire(timeout=PATIENCE_S)
+            app.emit(item)
+        assert steps.acquire(timeout=PATIENCE_S)
+
+    def shown(*texts: str) -> None:
+        expect(page.locator("#output li")).to_have_text(texts)
+
+    with running(app, server), closing(app):
+        app.client.push("Talks", [], jid=jid)
+        wait_until(lambda: not server.client().llen("queue:default"), what="the start")
+        if not early:
+            steps.release()
+            wait_until(lambda: server.client().exists(f"jobwire:out:{jid}"), what="an item")
+        page = open_page(f"{serve()}/jobs/{jid}")
+        page.evaluate("window.loaded = 'once'")
+        if early:
+            expect(page.get_by_role("heading", name="Output")).to_be_hidden()
+            steps.release()
+        shown("one")
+        steps.release()
+        shown("one", '{"n": 2}')
+        steps.release()
+        shown("one", '{"n": 2}', "<b>three</b>")
+        expect(page.get_by_role("heading", name="Output")).to_be_visible()
+        steps.release()
     assert page.evaluate("window.loaded") == "once"
 
 

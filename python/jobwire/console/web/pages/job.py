@@ -115,6 +115,11 @@ def _page(context: RequestContext, jid: str, explained: Explanation) -> Page:
             "result": stored,
             "output": [context.seen_item(item.value) for item in items],
             "after": items[-1].position if items else "",
+            # One that waits for longer would hold a stream for nothing.
+            "may_emit": any(
+                one.place in ("held", "running") or one.place.startswith("queue:")
+                for one in explained.places
+            ),
             "progress": context.progress(reported, fields),
             "status": status,
             "status_progress": context.progress(status.progress, fields) if status else None,

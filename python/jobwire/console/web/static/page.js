@@ -75,6 +75,7 @@
       const item = document.createElement("li");
       item.textContent = text;
       list.append(item);
+      list.parentElement.hidden = false;
       if (list.children.length > 2000) {
         list.firstElementChild.remove();
       }
