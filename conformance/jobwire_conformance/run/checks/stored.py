@@ -146,9 +146,11 @@ def _key(context: Context, step: Mapping[str, Any]) -> None:
 
 def _value(context: Context, key: str) -> Spelt | Absent:
     """Return the value of a string, or the entries of a stream."""
-    if context.sandbox.link.call("TYPE", key) == b"stream":
+    kind = context.sandbox.link.call("TYPE", key)
+    if kind == b"stream":
         return plain(_entries(context, key))
-    value = context.sandbox.link.call("GET", key)
+    # A key that is written after the first question may be a stream, which GET refuses.
+    value = None if kind == b"none" else context.sandbox.link.call("GET", key)
     return ABSENT if value is None else spelt_text(value.decode("utf-8", "replace"))
 
 
