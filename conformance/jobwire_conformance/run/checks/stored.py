@@ -72,7 +72,7 @@ def _members(context: Context, step: Mapping[str, Any], key: str, texts: Sequenc
     if "jids" in step:
         jids = [jid_of(text) for text in texts]
         context.must(f"ids of the members of {key}", step["jids"], plain(jids))
-    if "payload" not in step and "raw" not in step:
+    if step.keys().isdisjoint(("jid", "payload", "raw")):
         return
     index = _index(context, step, key, texts)
     if not _within(texts, index):
