@@ -265,7 +265,8 @@ def test_a_failure_names_the_place_the_request_and_the_requirement(tmp_path: Pat
     assert len(tests) == len([*suite])
     failure = tests["jobwire.inspector/read", "INSP-25 (inspect-processes)"].find("failure")
     assert failure is not None
-    assert failure.get("message") == lines[at + 1].strip()
+    reason = lines[at + 1].strip()
+    assert failure.get("message") == f"probably follows from INSP-11: {reason}"
     text = failure.text or ""
     for part in (check["evidence"][0], "[INSP-25] A field", "again: jobwire conform replay"):
         assert part in text

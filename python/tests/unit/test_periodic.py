@@ -14,11 +14,13 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from jobwire import ConfigError, InvalidJob
+from jobwire import ConfigError, InvalidJob, RedisRefused
 from jobwire.periodic.cron import parse
 from jobwire.periodic.planning import Agenda, due_ticks
 from jobwire.periodic.zones import local_zone, offset_at
+from jobwire.protocol.periodic import read_ticked
 from jobwire.protocol.periodic_entry import CatchUp, PeriodicEntry, StoredEntry, catch_up
+from jobwire.protocol.wire import ErrorReply
 from tests.rows import over
 
 DAY = 86_400
@@ -275,6 +277,12 @@ def payload(entry: StoredEntry, **more: Any) -> dict[str, Any]:
     decoded: dict[str, Any] = json.loads(made.text)
     assert decoded["queue"] == made.queue
     return decoded
+
+
+def test_a_refused_tick_is_an_error() -> None:
+    """X-CRON-15: of its own entry, so that the others of the message have their ticks."""
+    with pytest.raises(RedisRefused, match="OOM"):
+        read_ticked([], ErrorReply("OOM"))
 
 
 def test_an_active_job_is_wrapped() -> None:

@@ -60,8 +60,8 @@ def test_the_order_is_one_for_all_versions() -> None:
 def test_plain_jobs() -> None:
     assert home(job(), "spread") is None
     assert home(job(queue="mail"), "queue") == "queue mail"
-    # The text of an argument is not a field.
-    text = encode({"args": ['"jw_limit"'], "class": "Note", "queue": "default"})
+    # A member of an argument is not a field.
+    text = encode({"args": [{"jw_limit": 1}], "class": "Note", "queue": "default"})
     assert home(ReadyPayload("1", "default", None, text), "spread") is None
 
 
