@@ -148,7 +148,7 @@ def _queue_trouble(queue: str, facts: JobFacts) -> Iterator[Reason]:
         yield Reason(
             "no-listener",
             f"None of the {counted(len(facts.processes), 'process')} listens to queue {shown}.",
-            f"start a worker with --queue {shown}, or move the job to a queue that is served",
+            f"start a worker that serves queue {shown}, or move the job to a queue that is served",
             blocks=True,
         )
     elif all(process.quiet for process in serving):
@@ -448,7 +448,7 @@ def _not_found(facts: JobFacts) -> Iterator[Reason]:
             "search-incomplete",
             "No place that was searched has a job with this id. Only the jobs that run next were "
             f"searched in {_list(facts.cut_queues)}.",
-            "search with a higher --examine",
+            f"search them further: jobwire explain {visible(facts.jid)} --examine 10000000",
         )
     else:
         yield Reason(

@@ -95,7 +95,9 @@ def test_a_long_queue_is_searched_in_part(operations: Operations, client: Any) -
     client.sadd("queues", "q")
     client.lpush("queue:q", *(payload(f"j{n}") for n in range(2000)))
     assert operations.explain("j1499", examine=1500).places[0].ahead == 1499
-    assert operations.explain("j1500", examine=1500).reasons[0].code == "search-incomplete"
+    [reason] = operations.explain("j1500", examine=1500).reasons
+    assert reason.code == "search-incomplete"
+    assert "jobwire explain j1500 --examine" in reason.remedy
     assert operations.explain("x", examine=2001).reasons[0].code == "not-found"
 
 

@@ -145,6 +145,17 @@ def test_a_job_has_its_status_of_sidekiq_status(server: Server, form: str) -> No
         assert "Ended" in answer.text
 
 
+def test_a_job_far_back_in_its_queue_is_found_by_a_button(server: Server) -> None:
+    client = server.client()
+    client.sadd("queues", "q")
+    client.lpush("queue:q", *(payload(f"j{number}", queue="q") for number in range(1_200)))
+    with visiting(server) as browser:
+        quick = browser.client.get("/jobs/j1100").text
+        assert "/jobs/j1100?all=1" in quick
+        assert "--examine" not in quick
+        assert "Jobs before it" in browser.text("/jobs/j1100?all=1")
+
+
 def test_a_group_shows_the_deployment_before_it(server: Server) -> None:
     minute = NOW // 60 * 60
     with Operations(server.url, person="ada", role="admin", clock=lambda: minute) as operations:
