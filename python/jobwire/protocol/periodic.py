@@ -49,7 +49,6 @@ __all__ = [
     "script_tick",
     "server_time",
     "set_status",
-    "take",
 ]
 
 
@@ -249,18 +248,6 @@ def read_ticked(ticks: Sequence[Tick], reply: Any) -> Ticked:
         for kind in (1, 2)
     )
     return Ticked(pushed, skipped)
-
-
-def take(
-    keys: Keys,
-    entry: StoredEntry,
-    ticks: Sequence[Tick],
-    *,
-    now: float,
-    held: Sequence[str] = (),
-) -> Op[Ticked]:
-    """Take ticks of one entry; see `script_tick` and `read_ticked`."""
-    return read_ticked(ticks, (yield script_tick(keys, entry, ticks, now=now, held=held)))
 
 
 def run_now(keys: Keys, entry: StoredEntry, payload: ReadyPayload, *, now: float) -> Op[None]:

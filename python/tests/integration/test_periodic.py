@@ -19,6 +19,7 @@ from jobwire.protocol import periodic
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.periodic import NotTaken, Tick
 from jobwire.protocol.periodic_entry import PeriodicEntry, StoredEntry
+from jobwire.protocol.wire import once
 from tests.workers import brisk, running
 
 KEYS = Keys()
@@ -60,8 +61,9 @@ class Counts(NamedTuple):
 
 def take(shell: SyncRedis, stored: StoredEntry, *at: int, now: float = NOW) -> Counts:
     held = shell.run(periodic.holders(KEYS)) if stored.skips_overlap else ()
-    op = periodic.take(KEYS, stored, ticks(stored, *at, now=now), now=now, held=held)
-    taken = shell.run(op)
+    asked = ticks(stored, *at, now=now)
+    step = periodic.script_tick(KEYS, stored, asked, now=now, held=held)
+    taken = periodic.read_ticked(asked, shell.run(once(step)))
     return Counts(len(taken.pushed), len(taken.skipped))
 
 

@@ -18,6 +18,7 @@ from jobwire.periodic.schedule import load, set_enabled
 from jobwire.protocol import periodic
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.periodic_entry import PeriodicEntry, StoredEntry
+from jobwire.protocol.wire import once
 from tests.chaos.periodic import Fleet, run
 from tests.interop.driver import Driver
 from tests.interop.sidekiq import CRON_VERSION, RealSidekiq, require_cron
@@ -163,7 +164,7 @@ def test_sidekiq_cron_leaves_a_tick_that_we_took(
     now = wait_for_the_middle_of_a_minute()
     tick = int(now // 60) * 60
     taken = periodic.Tick(tick, mine.payload(jid="1" * 24, now=now, generation=7))
-    assert connection.run(periodic.take(KEYS, mine, [taken], now=now)).pushed == [taken.at]
+    assert connection.run(once(periodic.script_tick(KEYS, mine, [taken], now=now))) == [1]
     assert client.llen("queue:low") == 1
     cron.eval(look)
     assert client.llen("queue:low") == 2  # that of the other entry
@@ -171,7 +172,7 @@ def test_sidekiq_cron_leaves_a_tick_that_we_took(
         "cron_job:other:enqueued", 0, -1
     )
     again = periodic.Tick(tick, other.payload(jid="2" * 24, now=now, generation=7))
-    assert connection.run(periodic.take(KEYS, other, [again], now=now)).pushed == []
+    assert connection.run(once(periodic.script_tick(KEYS, other, [again], now=now))) == [0]
     assert client.llen("queue:low") == 2
 
 

@@ -24,7 +24,7 @@ from jobwire.protocol.limits import LimitOfJob, script_free, script_rate, script
 from jobwire.protocol.normalize import ReadyPayload
 from jobwire.protocol.outcome import NextJob, Outcome
 from jobwire.protocol.output import script_emit, script_tell
-from jobwire.protocol.periodic import Tick
+from jobwire.protocol.periodic import Tick, script_tick
 from jobwire.protocol.periodic_entry import PeriodicEntry, StoredEntry
 from jobwire.protocol.promotion import promote_batch
 from jobwire.protocol.pushing import push, push_members
@@ -191,7 +191,7 @@ def periodic_life(shell: Shell, keys: Keys) -> None:
     at = int(NOW) // 60 * 60
     payload = first.payload(jid="0" * 24, now=NOW, generation=8, job_id="j")
     assert shell.run(periodic.free_ticks(keys, [(first, at)])) == [0]
-    assert shell.run(periodic.take(keys, first, [Tick(at, payload)], now=NOW)).pushed == [at]
+    assert shell.run(one(script_tick(keys, first, [Tick(at, payload)], now=NOW))) == [1]
     for enabled in (False, True):
         assert shell.run(set_enabled(keys, first, enabled=enabled))
     shell.run(one(script_emit(keys, "9", "run", [b"1"], keep=60, now=1_800_000_000)))

@@ -106,7 +106,7 @@ def loaded(shell: Shell) -> StoredEntry:
 def a_tick(shell: Shell) -> Op[Any]:
     entry = loaded(shell)
     payload = entry.payload(jid="0" * 24, now=NOW, generation=8, job_id="j")
-    return periodic.take(KEYS, entry, [Tick(int(NOW) // 60 * 60, payload)], now=NOW)
+    return one(periodic.script_tick(KEYS, entry, [Tick(int(NOW) // 60 * 60, payload)], now=NOW))
 
 
 def a_load(shell: Shell) -> Op[Any]:
