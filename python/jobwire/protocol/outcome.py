@@ -72,8 +72,9 @@ class Outcome(msgspec.Struct, frozen=True):  # quicker to make than a dataclass
         next: The job to push if this one was still held. [REL-2]
         queue: The queue, if it is another one than that of the job. [X-CLASS-4]
         output: The job, and how the execution ended, for those who read its output. [X-STEP-10]
-        after: Sent once the step is stored: deletes the data that the job leaves in Redis, or
-            frees its slot of a limit. [X-LIMIT-5]
+        after: Sent once the step is stored: deletes the data that the job leaves in Redis. Not sent
+            if the job was put back while it ran: its next execution has that data.
+        frees: Sent also then: frees the slot of a limit that this execution had. [X-LIMIT-5]
     """
 
     place: Place = ""
@@ -88,6 +89,7 @@ class Outcome(msgspec.Struct, frozen=True):  # quicker to make than a dataclass
     next: NextJob | None = None
     ended: Ended | None = None
     output: tuple[str, ResultOutcome] | None = None
+    frees: Sequence[Command | Script] = ()
 
     @property
     def trims(self) -> bool:

@@ -203,6 +203,25 @@ def test_what_follows_an_outcome_waits_until_it_is_stored(
     assert not client.exists("app:too early")
 
 
+def test_what_follows_an_outcome_is_not_for_a_job_that_was_put_back(
+    server: Server, writer: Writing
+) -> None:
+    """REL-2, X-STEP-6, X-LIMIT-5: it runs again, with its data; its old execution has no slot."""
+    client = server.client()
+    held, gone = hold(server, 1, 2)
+    client.hdel(KEYS.private(ME), gone.field)
+    client.hset(KEYS.iteration("gone"), "c", "1")
+    for each in (held, gone):
+        after, frees = (command("SADD", f"app:{name}", each.field) for name in ("after", "frees"))
+        cancelled = "gone" if each is gone else ""
+        writer.record(each, Outcome(cancelled=cancelled, after=[after], frees=[frees]))
+    assert writer.close(60) == 0
+    assert client.smembers("app:after") == {held.field.encode()}
+    assert client.scard("app:frees") == 2
+    assert client.exists(KEYS.iteration("gone"))
+    assert count(server, "lost", of="jobwire:") == 1
+
+
 def test_an_outcome_that_was_refused_is_lost_like_any_other(
     server: Server, writer: Writing, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -155,6 +155,26 @@ def test_the_steps_of_a_dead_job_stay(server: Server, client: redis.Redis) -> No
     assert 2_591_000 < int(client.ttl(f"jobwire:steps:{jid}")) <= 2_592_000
 
 
+def test_a_job_that_was_put_back_keeps_its_steps(server: Server, client: redis.Redis) -> None:
+    """X-STEP-6: the end of the execution that lost it removes none."""
+    app = App()
+    begun, goes_on = threading.Event(), threading.Event()
+
+    @app.job(name="Work")
+    def work() -> None:
+        app.step("one", int)
+        begun.set()
+        assert goes_on.wait(60)
+
+    with running(app, server, timings=QUICK) as launcher:
+        jid = work.enqueue()
+        assert begun.wait(60)
+        client.delete(f"jobwire:private:{launcher.identity}")
+        goes_on.set()
+        wait_until(lambda: client.get("jobwire:stat:lost") == b"1", what="the late outcome")
+    assert client.hgetall(f"jobwire:steps:{jid}") == {b"one": b"0"}
+
+
 @pytest.mark.real_time
 @pytest.mark.parametrize("isolated", [False, True])
 def test_kills_repeat_the_step_that_was_cut_off_at_most(

@@ -91,8 +91,7 @@ class Limits:
         """Return the outcome of a job with the release of its slot. [X-LIMIT-5]"""
         if not self._slots or (slot := self._pop(held)) is None:
             return outcome
-        after = (*outcome.after, slot.free(self._keys, self._lease))
-        return msgspec.structs.replace(outcome, after=after)
+        return msgspec.structs.replace(outcome, frees=(slot.free(self._keys, self._lease),))
 
     def free(self, held: InFlightJob) -> None:
         """Free the slot of a job that has no outcome. If that fails, its lease ends by itself."""

@@ -233,7 +233,6 @@ class Outbox:
                     if isinstance(reply, ErrorReply):
                         self._keep(group, reply.message)
                     else:
-                        _report_lost(group, reply)
                         self._stored(group)
             finally:
                 self._forget(entries)  # after all of them are stored, or kept
@@ -246,22 +245,19 @@ class Outbox:
 
         The commands that follow an outcome wait for its reply. In one message the server would also
         carry them out if it refused the outcome, or did not have its script. A job that then runs
-        again would miss the steps that it has finished.
+        again would miss the steps that it has finished, and so would one that was put back.
         """
         day = utc_day(time.time())
         last = [] if extra is None else [extra]
         steps = [self._script(group, day) for group in groups]
-        follows = [[step for entry in group for step in self._after(entry)] for group in groups]
-        if not any(follows):
-            replies: list[Any] = yield Batch([*steps, *last])
-            return replies
-        replies = yield Batch(steps)
-        stored = [
-            each
-            for each, reply in zip(follows, replies, strict=True)
-            if not isinstance(reply, ErrorReply)
-        ]
-        if rest := [*chain.from_iterable(stored), *last]:
+        follows = any(self._after(entry) for group in groups for entry in group)
+        replies: list[Any] = yield Batch(steps if follows else [*steps, *last])
+        stored: list[Command | Script] = []
+        for group, reply in zip(groups, replies, strict=False):
+            _report_lost(group, reply)
+            if not isinstance(reply, ErrorReply):
+                stored += chain.from_iterable(map(self._after, group))
+        if follows and (rest := [*stored, *last]):
             try:
                 replies += yield Batch(rest)
             except RedisUnreachable as error:  # which would say that nothing was stored
@@ -270,13 +266,16 @@ class Outbox:
 
     def _after(self, entry: Entry) -> Sequence[Command | Script]:
         outcome = entry.outcome
+        if entry.lost:
+            return outcome.frees
         if outcome.next is not None and not entry.held.field:
             return [command("SADD", self._keys.queues, outcome.next.queue)]
         if outcome.unlocks is None and not entry.held.field:
             return outcome.after[1:]  # the first one is the call
         if outcome.cancelled:
-            return (*outcome.after, iteration.forget(self._keys, outcome.cancelled))
-        return outcome.after
+            forget = iteration.forget(self._keys, outcome.cancelled)
+            return (*outcome.after, forget, *outcome.frees)
+        return (*outcome.after, *outcome.frees)
 
     def _forget(self, entries: Sequence[Entry]) -> None:
         """End the message of these entries."""
