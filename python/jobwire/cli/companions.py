@@ -10,7 +10,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from importlib.util import find_spec
@@ -19,11 +18,11 @@ import click
 
 __all__ = ["page_command", "page_lacks", "run_beside", "split"]
 
-STOP_GRACE_S = 5.0  # between TERM and KILL
+STOP_GRACE_S = 5  # between TERM and KILL
 BY_CTRL_C = 130  # exit status of a command that ends after Ctrl-C
 _PAGE_NEEDS = ("jinja2", "starlette", "uvicorn")
-# Runs a command and ends it when this process closes the pipe, which also kill -9 does. A Ctrl-C
-# reaches the command from the terminal.
+# Runs a command and ends it at TERM, or when this process closes the pipe, which also kill -9 does.
+# A Ctrl-C reaches the command from the terminal.
 _GUARD = """
 import os, signal, subprocess, sys, threading
 pressed = []
@@ -33,14 +32,14 @@ child = subprocess.Popen(
     stdin=subprocess.DEVNULL,
     preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
 )
-signal.signal(signal.SIGTERM, lambda *_: child.terminate())
+signal.signal(signal.SIGALRM, lambda *_: child.kill())
+def end(*_):
+    child.terminate()
+    signal.alarm(GRACE)
+signal.signal(signal.SIGTERM, end)
 def watch():
     os.read(0, 1)
-    child.terminate()
-    try:
-        child.wait(GRACE)
-    except subprocess.TimeoutExpired:
-        child.kill()
+    os.kill(os.getpid(), signal.SIGTERM)
 threading.Thread(target=watch, daemon=True).start()
 status = child.wait()
 os._exit(BY_CTRL_C if pressed else status if status >= 0 else 128 - status)
@@ -129,12 +128,7 @@ def _end(processes: Sequence[subprocess.Popen[bytes]], ending: threading.Event) 
     ending.set()
     for process in processes:
         process.terminate()
-    deadline = time.monotonic() + STOP_GRACE_S
     for process in processes:
-        try:
-            process.wait(max(0.0, deadline - time.monotonic()))
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        process.wait()  # its guard kills what does not end
         if process.stdin is not None:
             process.stdin.close()

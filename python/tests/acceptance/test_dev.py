@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -273,8 +274,6 @@ def children(pid: int) -> list[int]:
 
 def free_port() -> int:
     """Return a port in the range of `jobwire dev` that no process uses."""
-    import socket
-
     for port in range(29_999, 20_000, -1):
         with socket.socket() as probe:
             if probe.connect_ex(("127.0.0.1", port)):
@@ -293,6 +292,16 @@ stop = threading.Event()
 signal.signal(signal.SIGTERM, lambda *_: stop.set())
 stop.wait()
 pathlib.Path("ended").touch()
+"""
+
+
+STUBBORN = """
+import os, pathlib, signal
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+pathlib.Path("new").write_text(str(os.getpid()))
+os.rename("new", "beside")
+while True:
+    signal.pause()
 """
 
 
@@ -331,9 +340,11 @@ def test_the_worker_outlives_a_command_beside_it(dev: Callable[..., Dev]) -> Non
 
 
 def test_the_page_is_served_and_its_address_is_shown(dev: Callable[..., Dev]) -> None:
-    started = dev("--web")
+    # The port that pages prefer is taken, so that no page of another test has the address later.
+    with suppress(OSError), socket.create_server(("127.0.0.1", 9928)):
+        started = dev("--web")
+        started.wait_logged("jobwire web: http://127.0.0.1:")
     started.wait_logged(", process ")
-    started.wait_logged("jobwire web: http://127.0.0.1:")
     address = re.search(r"jobwire web: (http://\S+)", started.log)
     assert address is not None
     assert httpx.get(address[1]).status_code == 200
@@ -358,6 +369,14 @@ def test_a_command_that_cannot_run_is_refused(
     assert started.process.wait(60) == 2
     assert "--with: " in started.log
     assert says in started.log
+
+
+def test_a_command_that_ignores_term_is_killed(dev: Callable[..., Dev], tmp_path: Path) -> None:
+    (tmp_path / "beside.py").write_text(STUBBORN)
+    started = dev("--with", f"{sys.executable} beside.py")
+    wait_until((tmp_path / "beside").exists, what=f"the command; {started.log}")
+    assert started.end(signal.SIGTERM) == 0
+    assert gone(int((tmp_path / "beside").read_text()))
 
 
 def test_a_command_ends_also_after_a_kill(dev: Callable[..., Dev], tmp_path: Path) -> None:
