@@ -7,8 +7,8 @@ A client that reports and does not name a job says that it was not written.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from jobwire import App, Client, DuplicateJob, Unique
@@ -24,20 +24,27 @@ def _note(record: Any, what: str, jids: Iterable[str | None]) -> None:
         record.hset(TOLD, jid, what)
 
 
+@contextmanager
+def _noted(record: Any, jid: str, written: str = "written") -> Iterator[None]:
+    """Note how the push of a job ended."""
+    try:
+        yield
+    except MaybeWritten:
+        _note(record, "unsure", [jid])
+    except (DuplicateJob, RedisTrouble):
+        _note(record, "refused", [jid])
+    else:
+        _note(record, written, [jid])
+
+
 def _one_by_one(url: str, record: Any) -> None:
     """Push jobs for now and for later."""
     with Client(url) as client:
         for number in range(4):
             jid = f"{number:024x}"
             at = time.time() - 1 if number % 2 else None
-            try:
+            with _noted(record, jid):
                 client.push("Quick", at=at, jid=jid, queue="ab"[number // 2])
-            except MaybeWritten:
-                _note(record, "unsure", [jid])
-            except RedisTrouble:
-                _note(record, "refused", [jid])
-            else:
-                _note(record, "written", [jid])
     record.set(REPORTED, 1)
 
 
@@ -60,14 +67,8 @@ def _cancel(url: str, record: Any) -> None:
     with Client(url) as client:
         jids = [f"{number:024x}" for number in range(4)]
         for jid in jids:
-            try:
+            with _noted(record, jid, "unsure" if jid == jids[1] else "written"):
                 client.push("Quick", jid=jid, queue="a", keep_result=600)
-            except MaybeWritten:
-                _note(record, "unsure", [jid])
-            except RedisTrouble:
-                _note(record, "refused", [jid])
-            else:
-                _note(record, "unsure" if jid == jids[1] else "written", [jid])
         with suppress(RedisTrouble):
             client.cancel(jids[1])
     record.set(REPORTED, 1)
@@ -78,16 +79,10 @@ def _unique(url: str, record: Any) -> None:
     with Client(url) as client, Inspector(url) as inspector:
         jids = [f"{number:024x}" for number in range(4)]
         for number, jid in enumerate(jids):
-            try:
+            with _noted(record, jid, "unsure" if jid == jids[1] else "written"):
                 client.push(
                     "Quick", jid=jid, queue="a", unique=Unique(600, by=lambda key=number % 3: key)
                 )
-            except MaybeWritten:
-                _note(record, "unsure", [jid])
-            except (DuplicateJob, RedisTrouble):
-                _note(record, "refused", [jid])
-            else:
-                _note(record, "unsure" if jid == jids[1] else "written", [jid])
         with suppress(RedisTrouble):
             for job in inspector.jobs("a"):
                 if job.jid == jids[1]:
@@ -129,14 +124,8 @@ def _shards(url: str, record: Any) -> None:
     app = App(shards={"near": url, "beside": beside(url)})
     for number in range(6):
         jid = f"{number:024x}"
-        try:
+        with _noted(record, jid):
             app.client.push("Quick", jid=jid, queue="a")
-        except MaybeWritten:
-            _note(record, "unsure", [jid])
-        except RedisTrouble:
-            _note(record, "refused", [jid])
-        else:
-            _note(record, "written", [jid])
     try:
         written: Iterable[str | None] = app.client.push_bulk("Quick", [[]] * 30, queue="a")
     except RedisTrouble as error:
