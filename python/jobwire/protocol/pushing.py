@@ -50,18 +50,19 @@ def push(keys: Keys, jobs: Sequence[ReadyPayload], confirm: Confirm | None = Non
         MaybeWritten: No reply came, so all jobs may have been written, or none. Or replicas did
             not confirm the write in time, so a failover may undo it. [PUSH-8] [PUSH-14]
     """
+    queues: dict[str, list[bytes]] = {}
+    schedule: list[str | float | bytes] = []
+    queue, texts = None, []  # of the job before, which most jobs share
     for job in jobs:
         if job.lock is not None and job.lock.at_push:
             return (yield from _push_unique(keys, jobs, confirm))
-    queues: dict[str, list[bytes]] = {}
-    schedule: list[str | float | bytes] = []
-    for job in jobs:
         if job.at is not None:
             schedule += (job.at, job.text)
-        elif job.queue in queues:
-            queues[job.queue].append(job.text)
-        else:
-            queues[job.queue] = [job.text]
+            continue
+        if job.queue != queue:
+            queue = job.queue
+            texts = queues.setdefault(queue, [])
+        texts.append(job.text)
     commands: list[Command] = []
     if queues:
         commands.append(command("SADD", keys.queues, *queues))
@@ -202,7 +203,7 @@ def push_bulk(
         except RedisTrouble as error:
             error.written = (*written, *error.written)
             raise
-        written += (job.jid for job in part)
+        written += [job.jid for job in part]
     return refused
 
 
@@ -242,6 +243,11 @@ def slices(jobs: Sequence[ReadyPayload]) -> Iterator[Sequence[ReadyPayload]]:
     more than adding to a list.
     """
     start = size = 0
+    # Most slices are full and have small jobs: a third of the time of the loop below.
+    while (part := jobs[start : start + JOBS_PER_SLICE]) and _is_one_slice(part):
+        yield part
+        start += JOBS_PER_SLICE
+    jobs, start = jobs[start:], 0
     most = JOBS_PER_SLICE
     for end, job in enumerate(jobs):
         if job.at is not None:
@@ -253,6 +259,11 @@ def slices(jobs: Sequence[ReadyPayload]) -> Iterator[Sequence[ReadyPayload]]:
             most = JOBS_PER_SLICE if job.at is None else SCHEDULED_JOBS_PER_SLICE
     if start < len(jobs):
         yield jobs[start:]
+
+
+def _is_one_slice(jobs: Sequence[ReadyPayload]) -> bool:
+    size = sum([len(job.text) for job in jobs])
+    return size <= BYTES_PER_SLICE and not [True for job in jobs if job.at is not None]
 
 
 def bulk_times(
