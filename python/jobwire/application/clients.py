@@ -189,6 +189,8 @@ class Clients:
         Raises:
             ConfigError: It is neither a URL nor a name of this application.
         """
+        if (client := self._clients.get(redis)) is not None:
+            return client
         with self._lock:
             client = self._clients.get(redis)
             if client is None and self._is_sharded(redis):
@@ -201,6 +203,8 @@ class Clients:
     def aclient_of(self, redis: str) -> AsyncClient:
         """Return the asyncio client of the running event loop; see `client_of`."""
         loop = asyncio.get_running_loop()
+        if (client := self._async_clients.get(loop, {}).get(redis)) is not None:
+            return client
         with self._lock:
             if loop not in self._async_clients:
                 self._drop_dead()

@@ -201,9 +201,7 @@ class PayloadMaker:
     def _compressed(ready: ReadyPayload, least: int) -> ReadyPayload:
         if len(ready.text) <= least:
             return ready
-        return ReadyPayload(
-            ready.jid, ready.queue, ready.at, compress(ready.text, least), ready.lock
-        )
+        return ready.with_text(compress(ready.text, least))
 
     def _too_large(self, class_name: str, field: str, job: ReadyPayload) -> InvalidJob:
         problem = (

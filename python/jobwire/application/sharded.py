@@ -15,7 +15,10 @@ from jobwire.application.delivery import deliver
 from jobwire.application.generation import FleetGeneration, GenerationSetting
 from jobwire.application.job_writer import JobWriter
 from jobwire.application.producer import Producer, new_jid
-from jobwire.application.shards import Shards, may_pass
+from jobwire.application.shards import Part, Shards, may_pass
+from jobwire.connection.aio import AsyncRedis
+from jobwire.connection.connection import AsyncConnection
+from jobwire.connection.sync import SyncRedis
 from jobwire.errors import ConfigError, NoReply, RedisTrouble
 from jobwire.protocol.iteration import Cancellation
 from jobwire.protocol.keys import Keys
@@ -26,7 +29,7 @@ from jobwire.protocol.progress import JobProgress
 from jobwire.protocol.results import Result, ResultOutcome
 from jobwire.protocol.times import Generation
 from jobwire.protocol.unique import Refused
-from jobwire.protocol.wire import Local, Op, Step
+from jobwire.protocol.wire import At, Local, Message, Op, Step
 
 if TYPE_CHECKING:
     from jobwire.application.push_buffer import Keeper, PendingPushes
@@ -59,14 +62,23 @@ class _Answer(dict[str, str]):
     """The jobs that were refused, as `Refused`, and the shard of each one that was not."""
 
     def __init__(self) -> None:
-        super().__init__()
-        self.shards: dict[str, list[str]] = {}
+        self._parts: list[tuple[str, Sequence[ReadyPayload], Refused]] = []
 
-    def add(self, shard: str, jobs: Iterable[ReadyPayload], refused: Refused) -> None:
-        self.update(refused)
-        written = [job.jid for job in jobs if job.jid not in refused]
-        if written:
-            self.shards.setdefault(shard, []).extend(written)
+    def add(self, shard: str, jobs: Sequence[ReadyPayload], refused: Refused) -> None:
+        self._parts.append((shard, jobs, refused))
+        if refused:
+            self.update(refused)
+
+    @property
+    def shards(self) -> dict[str, list[str]]:
+        shards: dict[str, list[str]] = {}
+        for shard, jobs, refused in self._parts:
+            written = [job.jid for job in jobs]
+            if refused:
+                written = [jid for jid in written if jid not in refused]
+            if written:
+                shards.setdefault(shard, []).extend(written)
+        return shards
 
 
 class _Calls:
@@ -84,20 +96,24 @@ class _Calls:
     def call(self, shard: str, call: Callable[[Any], Any]) -> Op[Any]:
         """Call the client of a shard: the asyncio one returns an awaitable, the other its value."""
         made = partial(call, self.client_of(shard))
+        return self.take(shard, Local(made, made))
+
+    def produce(self, shard: str, operation: Callable[[Producer], Op[Any]]) -> Op[Any]:
+        """Carry out an operation of the producer of a shard, as a part of the dialogue."""
+        client = self.client_of(shard)
+        return self.take(shard, At(client.redis, operation(client._producer)))
+
+    def take(self, shard: str, step: Step) -> Op[Any]:
+        """Take a step that calls a shard."""
         trouble = None
         self.shards.begin(shard)
         try:
-            return (yield Local(made, made))
+            return (yield step)
         except RedisTrouble as error:
             trouble = error
             raise
         finally:
             self.shards.end(shard, trouble)
-
-    def produce(self, shard: str, operation: Callable[[Producer], Op[T]]) -> Op[T]:
-        """Carry out an operation of the producer of a shard."""
-        result: T = yield from self.call(shard, methodcaller("_produce", operation))
-        return result
 
     def ask(self, call: Callable[[Any], Any], enough: Callable[[Any], bool]) -> Op[Any]:
         """Ask the shards one after the other, until an answer is enough; return the last one.
@@ -121,9 +137,7 @@ class _Calls:
         return answer
 
     def follow(self) -> Op[None]:
-        """Learn the states of the shards from one that answers, once in a while."""
-        if not self.shards.is_due():
-            return
+        """Learn the states of the shards from one that answers."""
         tried: set[str] = set()
         while (name := self.shards.choose("states", tried)) is not None:
             try:
@@ -168,74 +182,82 @@ class ShardedWriter(JobWriter):
         """
         if self.transport.overrides:
             return (yield from deliver(self.transport, jobs))
-        yield from self._calls.follow()
-        left = [(job, home(job, self._shards.placement)) for job in jobs]
+        if self._shards.is_due():
+            yield from self._calls.follow()
+        bound, left = self._parts(jobs)
         answer = _Answer()
         troubles: list[RedisTrouble] = []
         tried: set[str] = set()
-        while left:
-            parts = self._parts(left, tried)
-            left = []
-            for (shard, last), part in parts.items():
-                some = [job for job, _ in part]
-                write = self._write_at_last if last else self._write_at_once
+        while bound or left:
+            parts = [*bound, *self._shards.spread(left, tried)]
+            bound, left = [], []
+            for shard, part, last in parts:
                 try:
-                    answer.add(shard, some, (yield from write(shard, some, buffered)))
+                    answer.add(shard, part, (yield from self._write(shard, part, last, buffered)))
                 except RedisTrouble as error:
                     if last or not may_pass(error):
                         troubles.append(error)
                         continue
                     tried.add(shard)
                     written = set(error.written)
-                    answer.add(shard, (job for job in some if job.jid in written), {})
-                    left += [each for each in part if each[0].jid not in written]
+                    answer.add(shard, [job for job in part if job.jid in written], {})
+                    left += [job for job in part if job.jid not in written]
         if troubles:
             raise _joined(troubles, answer)
         return answer
 
-    def _parts(
-        self, jobs: Sequence[tuple[ReadyPayload, str | None]], tried: set[str]
-    ) -> dict[tuple[str, bool], list[tuple[ReadyPayload, str | None]]]:
-        """Return the jobs of each shard, and whether they may go to no other one."""
-        parts: dict[tuple[str, bool], list[tuple[ReadyPayload, str | None]]] = {}
-        for each in jobs:
-            job, key = each
-            shard = self._shards.choose(job.jid, tried) if key is None else self._shards.of(key)
-            last = key is not None or shard is None
-            place = turn(job.jid, self._shards.used)[0] if shard is None else shard, last
-            if (part := parts.get(place)) is None:
-                part = parts[place] = []
-            part.append(each)
-        return parts
+    def _parts(self, jobs: Sequence[ReadyPayload]) -> tuple[list[Part], list[ReadyPayload]]:
+        """Return the jobs of each shard that a key decides, and those that may go to any one."""
+        placement = self._shards.placement
+        free = [job for job in jobs if job.plain] if placement == "spread" else []
+        if len(free) == len(jobs):  # as nearly always
+            return [], free
+        free = []
+        bound: dict[str, list[ReadyPayload]] = {}
+        homes: dict[str, str] = {}
+        for job in jobs:
+            key = home(job, placement)
+            if key is None:
+                free.append(job)
+                continue
+            if key not in homes:
+                homes[key] = self._shards.of(key)
+            bound.setdefault(homes[key], []).append(job)
+        return [(shard, part, True) for shard, part in bound.items()], free
 
-    def _send_to(self, shard: str, jobs: Sequence[ReadyPayload]) -> Op[Refused]:
+    def _write(
+        self, shard: str, jobs: Sequence[ReadyPayload], last: bool, buffered: bool
+    ) -> Op[Refused]:
+        """Write jobs to a shard, or keep those in its buffer that may go to no other one."""
+        client = self._calls.client_of(shard)
+        keeper = client._producer.writer.keeper
+        if keeper is None or not buffered:
+            return self._send_to(shard, client, jobs)
+        send = partial(self._send_to, shard, client)
+        return keeper.write(jobs, send) if last else self._write_at_once(keeper, send, jobs)
+
+    def _send_to(
+        self, shard: str, client: Client | AsyncClient, jobs: Sequence[ReadyPayload]
+    ) -> Op[Refused]:
         self._shards.check(shard)
-        return (yield from self._calls.produce(shard, lambda each: each.writer.send(jobs)))
+        return self._calls.take(shard, At(client.redis, client._producer.writer.send(jobs)))
 
+    @staticmethod
     def _write_at_once(
-        self, shard: str, jobs: Sequence[ReadyPayload], buffered: bool
+        keeper: Keeper,
+        send: Callable[[Sequence[ReadyPayload]], Op[Refused]],
+        jobs: Sequence[ReadyPayload],
     ) -> Op[Refused]:
         """Write jobs that may go to another shard, unless they may have been written to this one.
 
         Such jobs are kept in its buffer if that resends them.
         """
         try:
-            return (yield from self._send_to(shard, jobs))
+            return (yield from send(jobs))
         except NoReply as error:
-            keeper = self._calls.keeper(shard)
-            if keeper is None or not buffered or not keeper.may_come_again(error):
+            if not keeper.may_come_again(error):
                 raise
             return (yield from keeper.write(jobs, partial(_fail, error)))
-
-    def _write_at_last(
-        self, shard: str, jobs: Sequence[ReadyPayload], buffered: bool
-    ) -> Op[Refused]:
-        """Write jobs that may go to no other shard, or keep them in the buffer of this one."""
-        keeper = self._calls.keeper(shard)
-        send = partial(self._send_to, shard)
-        if keeper is None or not buffered:
-            return (yield from send(jobs))
-        return (yield from keeper.write(jobs, send))
 
 
 class _LowestGeneration(FleetGeneration):
@@ -295,7 +317,7 @@ class ShardedProducer(Producer):
 
     def follow(self) -> Op[None]:
         """Learn which shards get jobs, unless this process has done so a moment ago."""
-        if not self.transport.overrides:
+        if not self.transport.overrides and self._shards.is_due():
             yield from self._calls.follow()
 
     def place(self) -> Op[str]:
@@ -394,19 +416,33 @@ class ShardedProducer(Producer):
         return next((name for name in order if not self._shards.away(name)), order[0])
 
 
-class _Redis:
-    """The place of the connection of a client: operations only call the clients of shards."""
+class _SyncShell(SyncRedis):
+    """Runs operations whose messages go to shards; it has no server itself."""
 
-    def __init__(self, shards: Shards, client_of: ClientOf) -> None:
-        self.url = "shards:" + ",".join(shards.names)
-        self._first = partial(client_of, shards.names[0])
+    def __init__(self, url: str) -> None:
+        self.url = url
 
-    def run(self, op: Op[Any]) -> Any:
-        """Run an operation; for asyncio, return an awaitable."""
-        return self._first().redis.run(_without_commands(op))
+    def _answer(self, message: Message) -> list[Any]:
+        raise _for_one_redis()
+
+
+class _AsyncShell(AsyncRedis):
+    """The asyncio twin of `_SyncShell`."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+
+    async def _usable(self, bad: AsyncConnection | None) -> AsyncConnection:
+        raise _for_one_redis()
 
     def abandon(self) -> None:
         """There is no connection to close."""
+
+
+def _for_one_redis() -> ConfigError:
+    return ConfigError(
+        "this is for one Redis, and the application has shards; choose one: app.client_of(SHARD)"
+    )
 
 
 class _Sharded:
@@ -418,6 +454,8 @@ class _Sharded:
         producer: Makes the jobs.
     """
 
+    _shell: type[_SyncShell | _AsyncShell]
+
     def __init__(
         self,
         shards: Shards,
@@ -427,7 +465,7 @@ class _Sharded:
         self._shards, self._client_of = shards, client_of
         self._producer: Any = producer
         self._key_waiter: Any = None  # those of the shards wait
-        self.redis: Any = _Redis(shards, client_of)
+        self.redis: Any = self._shell("shards:" + ",".join(shards.names))
 
     def cancel_chain(
         self, jids: Sequence[str], members: Mapping[str, Sequence[str]] = MappingProxyType({})
@@ -453,6 +491,8 @@ class _Sharded:
 class ShardedClient(_Sharded, Client):
     """Pushes jobs, each to its shard; a `Client` in all else."""
 
+    _shell = _SyncShell
+
     def close(self) -> None:
         """Stop looking at shards that are away. Each client of a shard is closed by itself."""
         self._shards.close()
@@ -460,6 +500,8 @@ class ShardedClient(_Sharded, Client):
 
 class AsyncShardedClient(_Sharded, AsyncClient):
     """The asyncio twin of `ShardedClient`."""
+
+    _shell = _AsyncShell
 
     async def close(self) -> None:
         """There is nothing to close: each client of a shard is closed by itself."""
@@ -477,33 +519,6 @@ def _read_states(producer: Producer) -> Op[dict[str, ShardState]]:
 
 def _is_something(answer: object) -> bool:
     return answer is not None
-
-
-def _without_commands(op: Op[T]) -> Op[T]:
-    """Run an operation that sends nothing itself.
-
-    Raises:
-        ConfigError: It sends a command, which no shard can be chosen for.
-    """
-    try:
-        step: Step = next(op)
-        while True:
-            if not isinstance(step, Local):
-                raise ConfigError(
-                    "this is for one Redis, and the application has shards; choose one: "
-                    "app.client_of(SHARD)"
-                )
-            try:
-                reply = yield step
-            except Exception as error:  # noqa: BLE001 - passed on to the operation
-                step = op.throw(error)
-            else:
-                step = op.send(reply)
-    except StopIteration as done:
-        result: T = done.value
-        return result
-    finally:
-        op.close()
 
 
 def _joined(troubles: Sequence[RedisTrouble], answer: _Answer) -> RedisTrouble:

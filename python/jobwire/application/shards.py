@@ -11,7 +11,7 @@ import threading
 import time
 import weakref
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 from jobwire.connection.cluster import expand, is_cluster, keys_at
 from jobwire.connection.sync import SyncRedis
@@ -22,9 +22,11 @@ from jobwire.errors import (
     RedisTrouble,
     RedisUnreachable,
 )
+from jobwire.protocol.normalize import ReadyPayload
 from jobwire.protocol.placement import (
     Placement,
     States,
+    by_turn,
     check_placement,
     newest,
     ranking,
@@ -32,13 +34,16 @@ from jobwire.protocol.placement import (
 )
 from jobwire.protocol.wire import command, once
 
-__all__ = ["TIMEOUT_S", "Shards", "is_shard_name", "may_pass", "named"]
+__all__ = ["TIMEOUT_S", "Part", "Shards", "is_shard_name", "may_pass", "named"]
 
 TIMEOUT_S = 1.0  # for a connection to a shard, and for its reply
 SILENT_S = 0.25  # without any reply, after which a shard gets no jobs that others can take
 PROBE_TIMEOUT_S = 0.5
 FRESH_S = 5.0  # for which a program does not read the states again
 FIRST_PAUSE_S, MAX_PAUSE_S = 0.1, 1.0  # between two looks at a shard that is away
+
+Part: TypeAlias = tuple[str, Sequence[ReadyPayload], bool]
+"""A shard, the jobs for it, and whether they may go to no other one."""
 
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,100}")
 _log = logging.getLogger("jobwire.client")
@@ -113,11 +118,12 @@ class Shards:
         _all.add(self)
 
     def _begin(self) -> None:
-        self._change = threading.Condition()  # guards all below
+        self._change = threading.Condition()  # guards the states, and all up to the thread
         self._away: dict[str, tuple[float, str]] = {}  # monotonic time, and the reason
-        self._asked = dict.fromkeys(self.names, 0)  # calls without a reply
-        self._heard = dict.fromkeys(self.names, 0.0)  # monotonic; of the last reply
         self._thread: threading.Thread | None = None
+        # Calls without a reply. There is no lock: `append` and `pop` of a list are atomic.
+        self._asked: dict[str, list[None]] = {name: [] for name in self.names}
+        self._heard = dict.fromkeys(self.names, 0.0)  # monotonic; of the last reply
 
     def of(self, key: str) -> str:
         """Return the shard that must have the jobs with a key, even if it is away."""
@@ -130,9 +136,32 @@ class Shards:
             jid: The id of the job.
             without: Shards that this job has tried.
         """
-        order = turn(jid, self.used)
-        if not (without or self._away or self._silent(order[0])):
-            return order[0]
+        return self._first(turn(jid, self.used), without)
+
+    def spread(self, jobs: Sequence[ReadyPayload], without: Collection[str] = ()) -> list[Part]:
+        """Return the shards for jobs without a key.
+
+        A job for which none of those left answers goes to the first one of its order.
+
+        Args:
+            jobs: The jobs.
+            without: Shards that these jobs have tried.
+        """
+        if len(jobs) == 1:  # as most pushes
+            shard = self.choose(jobs[0].jid, without)
+            last = shard is None
+            return [(shard or turn(jobs[0].jid, self.used)[0], jobs, last)]
+        parts: dict[tuple[str, bool], Sequence[ReadyPayload]] = {}
+        for order, part in by_turn(jobs, self.used):
+            shard = self._first(order, without)
+            place = (order[0], True) if shard is None else (shard, False)
+            parts[place] = [*parts[place], *part] if place in parts else part
+        return [(shard, part, last) for (shard, last), part in parts.items()]
+
+    def _first(self, order: Sequence[str], without: Collection[str]) -> str | None:
+        first = order[0]
+        if not (without or self._away or self._silent(first)):
+            return first
         left = [name for name in order if name not in without and not self.away(name)]
         return next((name for name in left if not self._silent(name)), left[0] if left else None)
 
@@ -143,6 +172,8 @@ class Shards:
 
     def is_due(self) -> bool:
         """Return whether the caller has to read the states now, and no other one for a while."""
+        if time.monotonic() - self._read_at < FRESH_S:
+            return False
         with self._change:
             due = time.monotonic() - self._read_at >= FRESH_S
             if due:
@@ -178,21 +209,20 @@ class Shards:
         Raises:
             RedisUnreachable: It is away.
         """
-        if reason := self.away(name):
+        if name in self._away and (reason := self.away(name)):
             raise RedisUnreachable(f"shard {name!r} is away, so nothing was written: {reason}")
 
     def begin(self, name: str) -> None:
         """Note a call to a shard."""
-        with self._change:
-            if not self._asked[name]:
-                self._heard[name] = time.monotonic()
-            self._asked[name] += 1
+        asked = self._asked[name]
+        if not asked:
+            self._heard[name] = time.monotonic()
+        asked.append(None)
 
     def end(self, name: str, error: RedisTrouble | None = None) -> None:
         """Note the end of a call to a shard, and its trouble, which then names the shard."""
-        with self._change:
-            self._asked[name] -= 1
-            self._heard[name] = time.monotonic()
+        self._heard[name] = time.monotonic()
+        self._asked[name].pop()
         if error is None:
             return
         reason = str(error)
@@ -211,7 +241,7 @@ class Shards:
             thread.join(timeout=2 * PROBE_TIMEOUT_S)
 
     def _silent(self, name: str) -> bool:
-        return self._asked[name] > 0 and time.monotonic() - self._heard[name] > SILENT_S
+        return bool(self._asked[name]) and time.monotonic() - self._heard[name] > SILENT_S
 
     def _leave_out(self, name: str, reason: str) -> None:
         with self._change:

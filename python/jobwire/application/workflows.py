@@ -6,8 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace as replace_call
 from typing import Literal
 
-import msgspec
-
 from jobwire.application.call import Call
 from jobwire.application.delivery import deliver
 from jobwire.application.payload_maker import with_class
@@ -72,7 +70,7 @@ def push_chain(
                     for member, one in zip(members, call.members, strict=True)
                 ],
             )
-            job = msgspec.structs.replace(job, text=text)
+            job = job.with_text(text)
         ids[job.jid] = [member.jid for member in members]
         jobs.append(job)
     first, options = calls[0], calls[0].options
@@ -80,9 +78,7 @@ def push_chain(
         chains.waiting(job.text, call.takes) for job, call in zip(jobs[1:], calls[1:], strict=True)
     ]
     text = chains.chained(jobs[0].text, following) if following else jobs[0].text
-    whole = producer.payloads.complete(
-        msgspec.structs.replace(jobs[0], text=text), first.class_name, options
-    )
+    whole = producer.payloads.complete(jobs[0].with_text(text), first.class_name, options)
     refused = yield from producer.writer.give([whole], first.on_commit)
     if refused:
         dropped(first.class_name, options, refused[whole.jid])

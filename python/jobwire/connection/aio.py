@@ -75,8 +75,9 @@ class AsyncRedis:
                     if type(message) is Local:
                         replies = await message.acall()
                     else:
-                        connection = await self._usable(connection if message.fresh else None)
-                        replies = await self._answer(connection, message)
+                        shell = message.server or self
+                        connection = await shell._usable(connection if message.fresh else None)
+                        replies = await shell._answer(connection, message)
                 except Exception as error:  # noqa: BLE001 - the operation may know better
                     message = talk.throw(error)
                 else:

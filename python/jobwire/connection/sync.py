@@ -76,6 +76,7 @@ class SyncRedis:
         talk = dialogue(op, script)
         message = next(talk)
         assert type(message) is Message
+        assert message.server is None
         text, count = packed(message.commands), len(message.commands)
 
         def start() -> Callable[[], T]:
@@ -100,7 +101,11 @@ class SyncRedis:
             message = first()
             while True:
                 try:
-                    replies = message.call() if type(message) is Local else self._answer(message)
+                    replies = (
+                        message.call()
+                        if type(message) is Local
+                        else (message.server or self)._answer(message)
+                    )
                 except Exception as error:  # noqa: BLE001 - the operation may know better
                     message = talk.throw(error)
                 else:

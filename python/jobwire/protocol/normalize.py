@@ -30,6 +30,7 @@ __all__ = [
     "build",
     "check_options",
     "finalize",
+    "may_share",
 ]
 
 JobFields = dict[str, Any]
@@ -52,6 +53,8 @@ FAILURE_FIELDS = frozenset(
     ]
 )
 """Fields that only workers write. A push leaves them out. [PAY-14]"""
+
+_UNIQUE, _LIMIT = f'"{UNIQUE}"'.encode(), f'"{LIMIT}"'.encode()
 
 MAX_RETRY_FOR_S = 1_000_000_000  # a larger number is probably an epoch time by mistake
 
@@ -107,6 +110,12 @@ class ReadyPayload(msgspec.Struct, frozen=True, gc=False):
     text: bytes
     lock: Lock | None = None
     """The lock of a unique job, as the payload has it."""
+    plain: bool = False
+    """True if `may_share` of it is known to be False."""
+
+    def with_text(self, text: bytes) -> ReadyPayload:
+        """Return the job with another text, of which nothing is known."""
+        return msgspec.structs.replace(self, text=text, plain=False)
 
 
 def check_options(options: Mapping[str, Any]) -> None:
@@ -216,7 +225,13 @@ def finalize(item: JobFields, *, now: float, generation: Generation) -> ReadyPay
     except ValueError as error:
         # Python refuses to format an integer of more than 4,300 digits, as a guard against attacks.
         raise InvalidJob("PAY-5", "", f"cannot be written: {error}") from None
-    return ReadyPayload(item["jid"], item["queue"], at, text, lock_of(item.get(UNIQUE)))
+    lock = lock_of(item.get(UNIQUE))
+    return ReadyPayload(item["jid"], item["queue"], at, text, lock, not may_share(text))
+
+
+def may_share(text: bytes) -> bool:
+    """Return whether a payload, or one that it carries, may have a lock or a limit."""
+    return _UNIQUE in text or _LIMIT in text
 
 
 def _check_item(item: JobFields) -> None:

@@ -32,10 +32,12 @@ class Template:
         InvalidJob: These jobs must not be written. [PUSH-4]
     """
 
-    __slots__ = ("_after", "_generation", "_head", "_middle", "_times", "queue")
+    __slots__ = ("_after", "_generation", "_head", "_middle", "_plain", "_times", "queue")
 
     def __init__(self, item: JobFields, *, now: float, generation: Generation) -> None:
-        self.queue: str = finalize(item, now=now, generation=generation).queue
+        sample = finalize(item, now=now, generation=generation)
+        self.queue: str = sample.queue
+        self._plain = sample.plain
         self._generation = generation
         times = [] if "at" in item else ["enqueued_at"]
         if item["created_at"] == stamp(now, generation):
@@ -76,7 +78,8 @@ class Template:
         except ValueError as error:
             raise InvalidJob("PAY-5", "", f"cannot be written: {error}") from None
         text = b"".join((self._head, written, self._middle, jid.encode(), tail))
-        return ReadyPayload(jid, self.queue, None if at is None else epoch(at), text)
+        moment = None if at is None else epoch(at)
+        return ReadyPayload(jid, self.queue, moment, text, None, self._plain)
 
 
 def _until(fields: JobFields, last: str) -> list[str]:

@@ -18,6 +18,7 @@ from jobwire.errors import NoReply, RedisRefused, RedisUnreachable
 
 __all__ = [
     "Arg",
+    "At",
     "Batch",
     "Command",
     "Confirm",
@@ -94,7 +95,18 @@ class Local(msgspec.Struct, frozen=True):
     acall: Callable[[], Awaitable[Any]]
 
 
-Step: TypeAlias = Command | Script | Batch | Local
+@final
+class At(msgspec.Struct, frozen=True):
+    """An operation on another server, as a part of this dialogue; the reply is its result.
+
+    `server` is the shell of that server, of the same kind as the one that runs the dialogue.
+    """
+
+    server: Any
+    op: Op[Any]
+
+
+Step: TypeAlias = Command | Script | Batch | Local | At
 _Sent: TypeAlias = Command | Script | Batch
 Op: TypeAlias = Generator[Step, Any, T]
 """An operation: yields steps, receives their replies and returns its result."""
@@ -129,6 +141,8 @@ class Message(msgspec.Struct, frozen=True):
     """Commands to send in one write; over a new connection if `fresh`."""
 
     commands: Sequence[tuple[Arg, ...]]
+    server: Any = None
+    """The shell of their server; None: the one that runs the dialogue."""
     fresh: bool = False
 
 
@@ -147,8 +161,12 @@ def once(step: Step) -> Op[Any]:
 _FAILOVER = ("READONLY", "NOREPLICAS", "UNBLOCKED", "MOVED")
 
 
-def dialogue(op: Op[T], scripts: ScriptSource) -> Generator[Message | Local, Any, T]:
+def dialogue(
+    op: Op[T], scripts: ScriptSource, server: Any = None
+) -> Generator[Message | Local, Any, T]:
     """Run an operation, with a shell that answers the messages and makes the local calls.
+
+    The messages are for `server`, or else for that shell.
 
     Errors that the shell throws in (`RedisTrouble`) reach the operation. So a bulk push can tell
     which jobs were written before the error.
@@ -159,10 +177,12 @@ def dialogue(op: Op[T], scripts: ScriptSource) -> Generator[Message | Local, Any
             try:
                 if type(step) is Local:
                     reply = yield step
+                elif type(step) is At:
+                    reply = yield from dialogue(step.op, scripts, step.server)
                 else:
-                    reply = _reply(step, (yield Message(_commands(step, scripts))))
+                    reply = _reply(step, (yield Message(_commands(step, scripts), server)))
                     if _has_error(reply):
-                        reply = yield from _repair(step, reply, scripts)
+                        reply = yield from _repair(step, reply, scripts, server)
             except Exception as error:  # noqa: BLE001 - passed on to the operation
                 step = op.throw(error)
             else:
@@ -234,13 +254,15 @@ def _transaction(replies: list[Any]) -> Any:
     return result if first_error is None else ErrorReply(first_error.message, result)
 
 
-def _repair(step: _Sent, reply: Any, scripts: ScriptSource) -> Generator[Message, list[Any], Any]:
+def _repair(
+    step: _Sent, reply: Any, scripts: ScriptSource, server: Any
+) -> Generator[Message, list[Any], Any]:
     """Load missing scripts or repeat after a failover; raise an error that neither cures."""
     try:
-        reply = yield from _load(step, reply, scripts)
+        reply = yield from _load(step, reply, scripts, server)
         if _hit_by_failover(reply):
-            second_reply = yield from _repeat(step, reply, scripts)
-            reply = yield from _load(step, second_reply, scripts)
+            second_reply = yield from _repeat(step, reply, scripts, server)
+            reply = yield from _load(step, second_reply, scripts, server)
     except RedisUnreachable as error:
         if isinstance(step, Batch) and not step.atomic:
             # Other commands of the batch were carried out, and this error hides their replies.
@@ -251,20 +273,24 @@ def _repair(step: _Sent, reply: Any, scripts: ScriptSource) -> Generator[Message
     return reply
 
 
-def _repeat(step: _Sent, reply: Any, scripts: ScriptSource) -> Generator[Message, list[Any], Any]:
+def _repeat(
+    step: _Sent, reply: Any, scripts: ScriptSource, server: Any
+) -> Generator[Message, list[Any], Any]:
     """Send the commands that a failover hit once more, and no others. [PUSH-9] [PUSH-22]"""
     if not isinstance(step, Batch) or step.atomic or step.whole:
-        replies = yield Message(_commands(step, scripts), fresh=True)
+        replies = yield Message(_commands(step, scripts), server, fresh=True)
         return _reply(step, replies)
     hit = [index for index, part in enumerate(reply) if _hit_by_failover(part)]
     repeated = [_words(step.steps[index], scripts) for index in hit]
-    answers = yield Message(repeated, fresh=True)
+    answers = yield Message(repeated, server, fresh=True)
     for index, answer in zip(hit, answers, strict=True):
         reply[index] = answer
     return reply
 
 
-def _load(step: _Sent, reply: Any, scripts: ScriptSource) -> Generator[Message, list[Any], Any]:
+def _load(
+    step: _Sent, reply: Any, scripts: ScriptSource, server: Any
+) -> Generator[Message, list[Any], Any]:
     """Load scripts that the server does not have, and call them again. [LUA-3]"""
     if isinstance(step, Batch) and step.atomic:
         return reply
@@ -279,7 +305,7 @@ def _load(step: _Sent, reply: Any, scripts: ScriptSource) -> Generator[Message, 
         names = dict.fromkeys(call.name for call in missing.values())
         loads: list[tuple[Arg, ...]] = [("SCRIPT", "LOAD", scripts(name).source) for name in names]
         calls = [_words(call, scripts) for call in missing.values()]
-        answers = yield Message([*loads, *calls])
+        answers = yield Message([*loads, *calls], server)
         for index, answer in zip(missing, answers[len(loads) :], strict=True):
             replies[index] = answer
     return replies if isinstance(step, Batch) else replies[0]

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
+from jobwire import App
 from jobwire.application.producer import new_jids
 from jobwire.application.shards import Shards
+from jobwire.connection.resources import script
 from jobwire.errors import ConfigError, InvalidJob
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.limits import Limit
@@ -17,6 +20,7 @@ from jobwire.protocol.normalize import ReadyPayload, build, finalize
 from jobwire.protocol.payload import encode
 from jobwire.protocol.placement import (
     ShardState,
+    by_turn,
     check_placement,
     home,
     keys_of,
@@ -27,7 +31,7 @@ from jobwire.protocol.placement import (
     write_states,
 )
 from jobwire.protocol.unique import Unique
-from jobwire.protocol.wire import command
+from jobwire.protocol.wire import Local, Message, Op, command, dialogue
 
 
 def job(**options: Any) -> ReadyPayload:
@@ -44,6 +48,49 @@ def test_jobs_are_spread_evenly(count: int) -> None:
     even = 100_000 / count
     for counted in (placed, turns):
         assert all(abs(counted[shard] - even) < 0.02 * even for shard in shards)
+
+
+@pytest.mark.parametrize("odd", [[], ["x"], ["a" * 12, "b" * 36], ["é" * 24]])
+def test_jobs_are_parted_by_their_turn(odd: list[str]) -> None:
+    """All at once, as one by one; also with ids that people gave."""
+    shards = ["a", "b", "c"]
+    jobs = [ReadyPayload(jid, "default", None, b"") for jid in [*new_jids(300), *odd]]
+    parts = [(list(order), part) for order, part in by_turn(jobs, shards)]
+    assert len(parts) == len({tuple(order) for order, _ in parts})
+    assert sorted(job.jid for _, part in parts for job in part) == sorted(job.jid for job in jobs)
+    for order, part in parts:
+        assert all(list(turn(job.jid, shards)) == order for job in part)
+        assert part == [job for job in jobs if job in part]
+
+
+def test_a_push_is_one_message_of_one_dialogue() -> None:
+    """Nothing is asked before, and no dialogue runs inside the one of the client."""
+    app = App(shards=["redis://a", "redis://b", "redis://c"], generation=8)
+    servers = [app.client_of(name).redis for name in app.shards]
+    producer = app.client._producer
+    assert app._shards.is_due()  # as after a push
+
+    def messages(op: Op[Any]) -> list[Message]:
+        sent: list[Message] = []
+        replies: Any = None
+        talk = dialogue(op, script)
+        with suppress(StopIteration):
+            while True:
+                message = talk.send(replies)
+                if isinstance(message, Local):  # a pause of a bulk push on a slow machine
+                    replies = message.call()
+                    continue
+                sent.append(message)
+                queued = [b"QUEUED"] * (len(message.commands) - 2)
+                replies = [b"OK", *queued, [1] * len(queued)]
+        return sent
+
+    assert isinstance(next(dialogue(producer.push("Note", [1], {}), script)), Message)
+    (one,) = messages(producer.push("Note", [1], {}))
+    assert [words[0] for words in one.commands] == ["MULTI", "SADD", "LPUSH", "EXEC"]
+    assert one.server in servers
+    many = messages(producer.push_bulk("Note", [[1]] * 900, {}))
+    assert sorted(map(id, servers)) == sorted(id(each.server) for each in many)
 
 
 def test_another_shard_moves_only_the_keys_that_it_gets() -> None:
@@ -87,6 +134,8 @@ def test_keys_of_carried_jobs() -> None:
     assert [*keys_of(fields)] == ["limit api"]
     text = encode(fields)
     assert home(ReadyPayload("1", "default", None, text), "spread") == "limit api"
+    assert job().plain
+    assert home(job().with_text(text), "spread") == "limit api"
 
 
 def test_rules() -> None:
