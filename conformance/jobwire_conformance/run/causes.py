@@ -21,6 +21,7 @@ _FIELDS = re.compile(
     rf"\b({'|'.join(TIMES)}|jid|retry_count|queue|class|error_\w+|retry|backtrace|tags|at"
     r"|payload(?= as fetched))\b"
 )
+_CLOCK = re.compile(r"\b(started_at|run_at)\b.*\b\d{10}")
 _JOB = re.compile(r"\b(?:ids? of|copies of job)\b")
 _PLACE = re.compile(r'place of job \S+: expected "([^"]*)", seen "([^"]*)"')
 _EMPTY = re.compile(r"members of queue:(.*): expected \d+, seen 0$")
@@ -40,8 +41,13 @@ _DIGEST = re.compile(r"[0-9a-f]{40,}")
 _EXISTS = re.compile(r"existence of (\S*?)[0-9a-f]{12,}: expected (\w+)")
 _COUNTER = re.compile(r"(?:counter|remaining seconds of) (stat:\S+): expected")
 _OFF = re.compile(r"counter (stat:\w+)\S*: expected (\d+), seen (\d+)$")  # also of one day
-_NAMES = {key: {key, "MET-7", "MET-9", "MET-11"} for key in ("MET-1", "MET-4")}
-"""Requirement about names of keys to those whose failures together show that a name is wrong."""
+_UNIT = re.compile(r"expected (?:an integer|a float), seen -?\d|seen \d{12}")
+_TOGETHER = {key: {key, "MET-7", "MET-9", "MET-11"} for key in ("MET-1", "MET-4")} | {
+    "PAY-9": {"PAY-9", "BULK-2"}
+}
+"""Requirement about the form of names to those whose failures together show that it is wrong."""
+_PARTS = {"SCHED-19": "PAY-7", "RETRY-26": "DEAD-4"}
+"""Requirement about one step to the general one that it repeats."""
 _TELLING = 6  # characters of a value that two failures hardly share by chance
 _MILLISECONDS = 1e11  # the least number that is no longer one of seconds [GEN-3]
 
@@ -52,9 +58,10 @@ def causes(checks: Sequence[Mapping[str, Any]]) -> dict[int, str]:
     Failures belong together if they share a subject (`_subjects`), such as one observation of a
     case, one field of payloads, times in the form of another generation, one queue with a rare
     name, jobs in one place instead of another, or the same pair of an expected and a seen value. Of
-    these, the cause is the requirement that names their keys, then one that the judge of traffic
-    names, then one that misses a queue, then the one that fails in most cases, of these or of the
-    run, then the one that failed first. Its own checks have no cause.
+    these, the cause is the requirement that names their keys, then one about units that saw another
+    unit, then one that the judge of traffic names, then one that misses a queue, then the one that
+    fails in most cases, of these or of the run, then the one that failed first. Its own checks have
+    no cause. A recommendation that is not met follows from an obligation that fails in its case.
 
     Args:
         checks: The checks of a run, as in results.json.
@@ -73,10 +80,12 @@ def causes(checks: Sequence[Mapping[str, Any]]) -> dict[int, str]:
     for _, members in groups:
         cases = _cases(checks[index] for index in members)
         misses = {checks[i]["requirement"] for i in members if _EMPTY.match(_message(checks[i]))}
+        units = {checks[i]["requirement"] for i in members if _UNIT.search(_message(checks[i]))}
         cause = max(
             cases,
             key=lambda id_: (
-                _NAMES.get(id_, {""}) <= cases.keys(),
+                _TOGETHER.get(id_, {""}) <= cases.keys(),
+                id_.startswith("GEN-") and id_ in units,
                 TRAFFIC in cases[id_],
                 id_ in misses,
                 len(cases[id_]),
@@ -89,7 +98,14 @@ def causes(checks: Sequence[Mapping[str, Any]]) -> dict[int, str]:
     further = {checks[index]["requirement"]: cause for index, cause in of_cases.items()}
     first = {*everywhere} - further.keys() | {*of_cases.values()}
     found = {i: cause if cause in first else further[cause] for i, cause in found.items()}
-    return found | of_cases
+    found |= of_cases
+    blamed = {
+        _place(check): found.get(index, check["requirement"])
+        for index, check in reversed([*enumerate(checks)])
+        if check["status"] in FAILURES and "blocked_by" not in check
+    }
+    warned = {i: _place(check) for i, check in enumerate(checks) if check["status"] == "warn"}
+    return found | {i: blamed[place] for i, place in warned.items() if place in blamed}
 
 
 def _in_one_case(checks: Sequence[Mapping[str, Any]], found: Mapping[int, str]) -> dict[int, str]:
@@ -97,7 +113,8 @@ def _in_one_case(checks: Sequence[Mapping[str, Any]], found: Mapping[int, str]) 
 
     One mistake often breaks several steps of a case. So of the requirements that no group explains,
     the one that explains failures in most cases is taken for the mistake in all of them, then the
-    next, until each case has one.
+    next, until each case has one. One about a single step is taken before the general one that
+    fails in the cases of this step alone.
     """
     left: dict[str, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
     explained: dict[str, set[str]] = defaultdict(set)  # names of cases by requirement
@@ -108,7 +125,12 @@ def _in_one_case(checks: Sequence[Mapping[str, Any]], found: Mapping[int, str]) 
             if index not in found:
                 left[name][requirement].append(index)
     causes_: dict[int, str] = {}
-    for cause in sorted(explained, key=lambda id_: -len(explained[id_])):
+    alone = {
+        part
+        for part, whole in _PARTS.items()
+        if whole in explained and explained[whole] - {TRAFFIC} <= explained[part]
+    }
+    for cause in sorted(explained, key=lambda id_: (id_ not in alone, -len(explained[id_]))):
         for name in [name for name, failures in left.items() if cause in failures]:
             failures = left.pop(name)
             causes_ |= {i: cause for id_ in failures.keys() - {cause} for i in failures[id_]}
@@ -127,6 +149,8 @@ def _subjects(check: Mapping[str, Any]) -> Iterator[str]:
         number = _NUMBER.search(message)
         if number and (float(number[1]) >= _MILLISECONDS) == (number[2] is not None):
             yield "form of times"
+    if clock := _CLOCK.search(message):
+        yield f"clock {clock[1]}"
     if field is not None and field[1] != "args":
         yield f"field {field[1]}"
     elif _JOB.search(message):

@@ -218,6 +218,31 @@ def test_failures_of_one_case_have_the_cause_that_fails_in_most_cases() -> None:
     assert causes(checks) == {0: "ITER-7", 2: "ITER-7", 4: "ITER-7"}
 
 
+def test_another_unit_is_the_cause_of_all_that_it_breaks() -> None:
+    seen = "seen 1796042457905"
+    checks = [
+        failed("BEAT-4", "a", f"'info.started_at' of vm:1:00123456789a: expected a float, {seen}"),
+        failed("GEN-4", "a", f"'info.started_at' of vm:1:00123456789a: expected 0 to 9, {seen}"),
+        failed("BEAT-4", "traffic", f"in case b: expected a number, seen $.started_at: {seen[5:]}"),
+        failed("GEN-4", "c", "score 0 of retry: expected a time, seen 1795917730.5"),
+        failed("RETRY-4", "c", "score 0 of retry: expected a time, seen 1795917730.5"),
+    ]
+    assert causes(checks[:3]) == {0: "GEN-4", 2: "GEN-4"}
+    assert causes(checks[3:]) == {1: "GEN-4"}
+
+
+def test_a_single_step_is_the_cause_if_the_general_rule_fails_there_alone() -> None:
+    lost = "in case {}: expected every field of the job, seen without x"
+    checks = [
+        failed("PAY-7", "traffic", lost.format("a")),
+        failed("SCHED-19", "a", "'x' of member 0 of queue:q: expected 1, seen nothing"),
+        {**failed("SCHED-22", "a", "mean of the pauses"), "status": "warn"},
+        failed("PAY-7", "traffic", lost.format("b")),
+    ]
+    assert causes(checks[:3]) == {0: "SCHED-19", 2: "SCHED-19"}
+    assert causes(checks) == {1: "PAY-7", 2: "PAY-7"}
+
+
 def test_a_signal_that_is_taken_wrongly_has_one_cause() -> None:
     checks = [
         failed("SIG-4", "a", "members of vm:1:00123456789a-signals: expected 1, seen 0"),
