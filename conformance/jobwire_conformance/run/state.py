@@ -31,6 +31,7 @@ _IDENTITY = re.compile(rb"(?!.*jobwire:)\S+:[0-9]+:[0-9a-f]{12}")
 _ENTRY = re.compile(rb"[0-9]+:")  # the field of a private entry [REL-13]
 _FIRST_BEAT = 15.0  # seconds
 _STEADY = 0.01  # seconds between two reads that must be equal
+_LONG = "x" * 70_000  # `{long}` in a seed, more than 64 KiB
 
 
 class State:
@@ -141,7 +142,7 @@ class State:
 
     def _text(self, seed: Mapping[str, Any], now: float) -> str:
         if "raw" in seed:
-            return self._filled(str(seed["raw"]))
+            return self._filled(str(seed["raw"])).replace("{long}", _LONG)
         job = {
             name: written_time(moment(value["of"], now), value["generation"])
             if isinstance(value, dict) and value.get("$") == "time"

@@ -41,15 +41,15 @@ def _missing(context: Context, patterns: Sequence[Any], calls: Sequence[Call]) -
     """Return the patterns, in order, that the commands do not match."""
     missing = list(patterns)
     for call in calls:
-        if missing and _like(context, missing[0], call):
+        if missing and _like(context, missing[0], call.words):
             del missing[0]
     return missing
 
 
-def _like(context: Context, pattern: Sequence[Any], call: Call) -> bool:
+def _like(context: Context, pattern: Sequence[Any], sent: Sequence[bytes]) -> bool:
     """Return whether the first words of a command match a pattern."""
     prefix = context.sandbox.config.prefix  # of keys, which cases name without it
-    words = [word.decode("utf-8", "replace").removeprefix(prefix) for word in call.words]
+    words = [word.decode("utf-8", "replace").removeprefix(prefix) for word in sent]
     words[0] = words[0].upper()
     return len(words) >= len(pattern) and all(
         matches(_named(context, matcher), spelt_text(word), context.scope)
@@ -64,8 +64,12 @@ def _named(context: Context, matcher: Any) -> Any:
 def _never(context: Context, step: Mapping[str, Any]) -> None:
     key = context.state.key(step["of"]).encode() if "of" in step else None
     for call in context.sent(step):
-        for pattern in step["never"] if key is None or key in call.words else ():
-            if _like(context, pattern, call):
+        if key is not None and key not in call.words:
+            continue
+        script = script_call(call.words)
+        arguments = [] if script is None else [[b"ARGV", word] for word in script.arguments]
+        for pattern in step["never"]:
+            if any(_like(context, pattern, words) for words in (call.words, *arguments)):
                 raise Miss("commands", f"never {pattern_text(pattern)}", text_of(call))
 
 
@@ -74,7 +78,7 @@ def _writes(context: Context, step: Mapping[str, Any]) -> None:
     texts = scripts.texts_of(sent)
     for call in sent:
         if scripts.may_write(call, texts) and not any(
-            _like(context, p, call) for p in step["writes"]
+            _like(context, p, call.words) for p in step["writes"]
         ):
             allowed = " or ".join(map(pattern_text, step["writes"])) or "none"
             raise Miss("commands that write", allowed, text_of(call))
