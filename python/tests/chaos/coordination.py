@@ -1,10 +1,12 @@
 """Unique jobs, limits and batches under fire: no lock or slot stays, no limit is exceeded.
 
-    python -m tests.chaos.coordination [--jobs N] [--workers N] [--seed N] [--every N]
+    python -m tests.chaos.coordination [PART]... [--full] [--seed N]
+                                       [--jobs N] [--workers N] [--every N]
 
-Workers are killed and started again while the members of a hundred batches wait for two limits, and
-half of them for the lock of another member; a person deletes members on the page. The jobs keep a
-ledger in another Redis. The last line is the account.
+In the part `storm`, workers are killed and started again while members of a hundred batches wait
+for two limits, and half of them for the lock of another member; a person deletes members on the
+page. The jobs keep a ledger in another Redis. The other parts are in `promises.py`; all run by
+default. Each ends with a line of its figures.
 
 Exit status: 0 all is well, 1 not, 2 wrong usage.
 """
@@ -21,7 +23,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from functools import cache
 from typing import Any
 
@@ -356,8 +358,23 @@ class Storm:
         }
 
 
+def storm(options: argparse.Namespace, server: Server, calm: Server) -> tuple[str, list[str]]:
+    """Run a storm; return its figures in words, and a list of mistakes."""
+    app.connect(server.url)
+    with closing(Storm(options, server, calm)) as run, closing(app):
+        for _ in range(options.workers):
+            run.start()
+        run.rage()
+        time.sleep(LEASE_S)  # the last slots of killed processes
+        account: Any = run.account()
+    wrong = [f"{name}: {count}" for name, count in account.pop("wrong").items() if count]
+    return ", ".join(f"{count:,} {name}" for name, count in account.items()), wrong
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.chaos.coordination")
+    parser.add_argument("parts", nargs="*", metavar="PART", help="those to run")
+    parser.add_argument("--full", action="store_true", help="the other parts in their full size")
     parser.add_argument("--jobs", type=int, default=100_000, help="members of batches")
     parser.add_argument("--workers", type=int, default=4)
     parser.add_argument("--seed", type=int, default=0, help="repeats the choice of killed workers")
@@ -366,31 +383,33 @@ def main() -> int:
     options = parser.parse_args()
     if options.work:
         work(options.work)
+    from tests.chaos.promises import PARTS, Bench  # not in a worker, which has to start soon
+
+    names = ["storm", *PARTS]
+    if unknown := {*options.parts} - {*names}:
+        parser.error(f"no part {', '.join(unknown)}; expected some of {', '.join(names)}")
     if options.jobs < BATCHES or options.workers < 1:
         parser.error(f"--jobs must be at least {BATCHES}, --workers at least 1")
     out = Console(highlight=False, soft_wrap=True)
-    with ExitStack() as opened:
-        reaper = Reaper()
-        opened.callback(reaper.close)
-        server, calm = Server(reaper, valkey_program()), Server(reaper, valkey_program())
-        opened.callback(server.close)
-        opened.callback(calm.close)
-        app.connect(server.url)
-        storm = Storm(options, server, calm)
-        opened.callback(storm.close)
-        started = time.monotonic()
-        for _ in range(options.workers):
-            storm.start()
-        storm.rage()
-        time.sleep(LEASE_S)  # the last slots of killed processes
-        account: Any = storm.account()
-        app.close()
-    wrong = {name: count for name, count in account.pop("wrong").items() if count}
-    for name, count in wrong.items():
-        out.print(f"{name}: {count}")
-    figures = ", ".join(f"{count:,} {name}" for name, count in account.items())
-    out.print(f"{figures}, in {time.monotonic() - started:,.0f} s: {'wrong' if wrong else 'well'}")
-    return 1 if wrong else 0
+    status = 0
+    for part in options.parts or names:
+        with ExitStack() as opened:
+            reaper = Reaper()
+            opened.callback(reaper.close)
+            server, calm = Server(reaper, valkey_program()), Server(reaper, valkey_program())
+            opened.callback(server.close)
+            opened.callback(calm.close)
+            started = time.monotonic()
+            if part == "storm":
+                words, wrong = storm(options, server, calm)
+            else:
+                bench = Bench(server, calm, random.Random(options.seed), options.full)
+                words, wrong = PARTS[part](bench)
+        out.print(*wrong, sep="\n", end="\n" if wrong else "")
+        took = time.monotonic() - started
+        out.print(f"{part}: {words}, in {took:,.0f} s: {'wrong' if wrong else 'well'}")
+        status |= bool(wrong)
+    return status
 
 
 if __name__ == "__main__":
