@@ -544,25 +544,6 @@ def test_no_window_sees_more_starts_than_the_limit(
         )
 
 
-@pytest.mark.process
-@pytest.mark.timing
-def test_a_thousand_jobs_take_their_time(server: Server) -> None:
-    """X-LIMIT-8: at 100 a second, 1,000 jobs take 9.99 s, with an error below 1 %."""
-    client: Any = server.client()
-    app = App()
-
-    @app.job(name="Call", limit=Limit("api", rate=100, burst=1))
-    def call(number: int) -> None:
-        seconds, micros = client.time()
-        client.rpush("starts", seconds * 1_000_000 + micros)
-
-    with running(app, server, concurrency=10):
-        call.enqueue_bulk([[number] for number in range(1000)])
-        wait_until(lambda: client.llen("starts") == 1000, 60, what="the jobs")
-    starts = sorted(int(start) / 1e6 for start in client.lrange("starts", 0, -1))
-    assert starts[-1] - starts[0] == pytest.approx(9.99, rel=0.01)
-
-
 def test_a_reserved_time_that_is_past_is_not_used(server: Server) -> None:
     """X-LIMIT-9: a job that comes later than the bucket fills asks anew."""
     app = App()
