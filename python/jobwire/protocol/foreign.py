@@ -76,4 +76,4 @@ def why_field(text: bytes) -> str:
 def park(keys: Keys, text: bytes, reason: str, now: float) -> Outcome:
     """Return the outcome of a job that is set aside with its exact bytes. [X-PARK-3] [X-PARK-4]"""
     why = command("HSET", keys.parked_why, why_field(text), reason)
-    return Outcome("parked", text, now, counted="", after=(why,))
+    return Outcome("parked", text, now, counted="", beside=(why,))

@@ -72,6 +72,8 @@ class Outcome(msgspec.Struct, frozen=True):  # quicker to make than a dataclass
         next: The job to push if this one was still held. [REL-2]
         queue: The queue, if it is another one than that of the job. [X-CLASS-4]
         output: The job, and how the execution ended, for those who read its output. [X-STEP-10]
+        beside: Sent after the step in the same message, so that no crash of the process comes
+            between; also if the step is refused, so it must do no harm then. [X-PARK-4] [X-ADDON-6]
         after: Sent once the step is stored: deletes the data that the job leaves in Redis. Not sent
             if the job was put back while it ran: its next execution has that data.
         frees: Sent also then: frees the slot of a limit that this execution had. [X-LIMIT-5]
@@ -90,6 +92,7 @@ class Outcome(msgspec.Struct, frozen=True):  # quicker to make than a dataclass
     ended: Ended | None = None
     output: tuple[str, ResultOutcome] | None = None
     frees: Sequence[Command | Script] = ()
+    beside: Sequence[Command | Script] = ()
 
     @property
     def trims(self) -> bool:
@@ -192,11 +195,11 @@ def _ruby_unlocked(keys: Keys, outcome: Outcome, job: Job, jid: str, now: float)
     names = lock.released(waits=outcome.place in _WAITS, done=_how(outcome) == "done")
     after = [*outcome.after]
     for name in names:
+        tidy = script_ruby_tidy(keys, name)  # does nothing while a job has the lock
         if outcome.unlocks is None:
-            outcome = msgspec.structs.replace(outcome, unlocks=(name, jid))
+            outcome = msgspec.structs.replace(outcome, unlocks=(name, jid), beside=(tidy,))
         else:
-            after.append(script_unlock(keys, name, jid))
-        after.append(script_ruby_tidy(keys, name))
+            after += (script_unlock(keys, name, jid), tidy)
     if outcome.place == "retry" and lock.kind == "until_executing":
         after.append(script_ruby_take(keys, lock, jid, now))  # [X-ADDON-17]
     return msgspec.structs.replace(outcome, after=after)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
@@ -63,6 +64,8 @@ def unpark_known(
         payloads: Sequence[bytes] = yield command(
             *("ZRANGE", keys.parked, start, "+inf", "BYSCORE", "LIMIT", 0, size)
         )
+        if not payloads and start == -math.inf:
+            yield command("UNLINK", keys.parked_why)  # reasons that a crash left
         is_last = len(payloads) < size
         score = None if is_last else (yield command("ZSCORE", keys.parked, payloads[-1]))
         fitting = [

@@ -132,6 +132,12 @@ def test_the_first_process_that_knows_a_class_unparks_its_jobs(
     client.set("queue:q", "")
     assert shell.run(unpark_known(KEYS, knows, {"q"}, -math.inf)) == 0
     assert client.zcard("jobwire:parked") == 1
+    assert client.hlen("jobwire:parked:why") == len(other)
+    client.delete("jobwire:parked")
+    assert shell.run(unpark_known(KEYS, knows, {"q"}, 1)) == 0
+    assert client.exists("jobwire:parked:why")
+    assert shell.run(unpark_known(KEYS, knows, {"q"}, -math.inf)) == 0
+    assert not client.exists("jobwire:parked:why")  # a crash had left reasons
 
 
 def test_pruning(any_server: Server, shell: SyncRedis) -> None:

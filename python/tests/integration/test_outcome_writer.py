@@ -12,10 +12,11 @@ import pytest
 from harness.servers import Server, wait_until
 from jobwire.connection.sync import SyncRedis
 from jobwire.protocol.dead_set import DeadSetLimits
+from jobwire.protocol.foreign import park
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.outcome import DONE, NextJob, Outcome
 from jobwire.protocol.reliable import InFlightJob, read_fetched, script_fetch
-from jobwire.protocol.wire import command
+from jobwire.protocol.wire import Batch, Script, command
 from jobwire.worker.base.ticker import Ticker
 from jobwire.worker.base.timings import DEFAULT_TIMINGS
 from jobwire.worker.outcome.immediate_sink import ExecutionCounts, ImmediateSink
@@ -201,6 +202,23 @@ def test_what_follows_an_outcome_waits_until_it_is_stored(
     assert client.zcard(KEYS.dead) == 1
     assert client.info("commandstats")["cmdstat_copy"]["calls"] == 1
     assert not client.exists("app:too early")
+
+
+def test_what_stands_beside_an_outcome_goes_in_its_message(server: Server, writer: Writing) -> None:
+    """X-PARK-4, X-ADDON-6: no crash of the process comes between, which would leave it out."""
+    (held,) = hold(server, 1)
+    parked = Entry(held, park(KEYS, held.text, "bid", 1.0))
+    fetch = script_fetch(KEYS, ME, queues=["q"], count=1, sequence=9)
+    message = next(writer.outbox._exchange([[parked]], fetch))
+    assert isinstance(message, Batch)
+    assert [*map(_name, message.steps)] == ["finish", "HSET", "fetch"]
+    writer.record(held, parked.outcome)
+    assert writer.outbox.send_with(fetch)() is None  # the process has no lease
+    assert server.client().hvals(KEYS.parked_why) == [b"bid"]
+
+
+def _name(step: Any) -> Any:
+    return step.name if isinstance(step, Script) else step.args[0]
 
 
 def test_what_follows_an_outcome_is_not_for_a_job_that_was_put_back(

@@ -301,7 +301,7 @@ def test_a_parked_job_keeps_its_bytes_and_its_reason() -> None:
     assert (left.key(keys, "q"), left.text, left.counted) == ("a:queue:other", b"{ }", "")
     finish = script_finish(keys, "me", [("7:q", left)], day="2026-11-29")
     assert finish.keys[1] == "a:queue:other"
-    assert parked.after == (command("HSET", "a:jobwire:parked:why", why_field(b"{ }"), "bid"),)
+    assert parked.beside == (command("HSET", "a:jobwire:parked:why", why_field(b"{ }"), "bid"),)
     assert why_field(b"") == "da39a3ee5e6b4b0d3255bfef95601890afd80709"
 
 

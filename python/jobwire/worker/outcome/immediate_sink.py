@@ -142,7 +142,7 @@ class ImmediateSink(OutcomeSink):
             queue, text = outcome.next
             commands.append(command("SADD", self._keys.queues, queue))
             commands.append(command("LPUSH", self._keys.queue(queue), text))
-        commands += (*outcome.after, *outcome.frees)
+        commands += (*outcome.beside, *outcome.after, *outcome.frees)
         if commands:
             step: Step = commands[0] if len(commands) == 1 else Batch(commands, atomic=True)
             send_until_stored(

@@ -251,6 +251,7 @@ class Outbox:
         last = [] if extra is None else [extra]
         steps = [self._script(group, day) for group in groups]
         follows = any(self._after(entry) for group in groups for entry in group)
+        steps += [step for group in groups for entry in group for step in entry.outcome.beside]
         replies: list[Any] = yield Batch(steps if follows else [*steps, *last])
         stored: list[Command | Script] = []
         for group, reply in zip(groups, replies, strict=False):

@@ -69,7 +69,8 @@ class OutcomeWriter:
         if rest.result is not None:
             self._outbox.add(Entry(_NONE, Outcome(result=rest.result)))
         if rest.unlocks is not None or rest.after:
-            self._outbox.add(Entry(_NONE, Outcome(unlocks=rest.unlocks, after=rest.after)))
+            unlocked = Outcome(unlocks=rest.unlocks, after=rest.after, beside=rest.beside)
+            self._outbox.add(Entry(_NONE, unlocked))
         if rest.output is not None:
             self._outbox.add(Entry(_NONE, Outcome(output=rest.output)))
         if rest.next is not None:
