@@ -250,28 +250,6 @@ def test_a_waiting_thread_of_ruby_wakes(server: Server, fetch: FetchMode) -> Non
         wait_until(lambda: not client.exists(DIGEST, f"{DIGEST}:INFO", DIGESTS), what="the rest")
 
 
-def test_an_end_that_comes_too_late_releases_no_lock_of_ruby(server: Server) -> None:
-    """X-ADDON-4: the job was given to another process, and runs there with its lock."""
-    client: Any = server.client()
-    begun, goes_on = threading.Event(), threading.Event()
-    app = App()
-
-    @app.job(name="Work")
-    def work(number: int) -> None:
-        begun.set()
-        assert goes_on.wait(60)
-
-    lock_as_ruby(server, "until_executed")
-    with running(app, server) as launcher:
-        push_locked(server, "until_executed")
-        assert begun.wait(60)
-        client.delete(f"jobwire:private:{launcher.identity}")
-        goes_on.set()
-        wait_until(lambda: client.get("jobwire:stat:lost") == b"1", what="the late outcome")
-        assert holders(server) == {"push": [ME]}
-        assert client.zscore(DIGESTS, DIGEST) is not None
-
-
 @pytest.mark.parametrize("how", ["cancel", "delete", "kill", "sweep"])
 def test_a_job_that_people_remove_releases_its_lock_of_ruby(server: Server, how: str) -> None:
     """X-ADDON-7: its own only, in the step that removes it."""

@@ -31,9 +31,7 @@ from jobwire.connection.sync import SyncRedis
 from jobwire.protocol import output, steps
 from jobwire.protocol.iteration import Cursor
 from jobwire.protocol.keys import Keys
-from jobwire.protocol.outcome import Outcome
 from jobwire.protocol.payload import decode
-from jobwire.protocol.reliable import script_finish
 from jobwire.protocol.wire import ErrorReply, once
 from jobwire.testing import fake
 from tests.apps.isolated import app as isolated
@@ -426,20 +424,6 @@ def test_a_job_that_is_cancelled_between_two_tries_ends(
     assert app.client.cancel("j").place == "queued"
     assert reader.all() == ["early"]
     app.close()
-
-
-def test_a_late_outcome_tells_no_end(server: Server, client: redis.Redis) -> None:
-    """X-STEP-11: another process has the job, and its readers wait for that one."""
-    keys, one = Keys(""), SyncRedis(server.url)
-    client.hset("jobwire:private:me", "1:default", "{}")
-    emitted = output.script_emit(keys, "j", "r", [b"1"], keep=60, now=1.0)
-    assert one.run(once(emitted)) == b"1000-1"
-    ends = [(field, Outcome(output=("j", "done"))) for field in ("2:default", "1:default")]
-    for field, told in zip(ends, ([b"2:default"], []), strict=True):
-        assert one.run(once(script_finish(keys, "me", [field], day="2026-11-30"))) == told
-        assert (len(entries(client, "j")) == 2) is (told == [])
-    assert entries(client, "j")[1] == (b"1000-2", {b"end": b"done"})
-    one.close()
 
 
 def test_a_reader_that_comes_back_50_times_gets_each_item_once(

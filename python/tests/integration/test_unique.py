@@ -9,7 +9,6 @@ import threading
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -154,22 +153,6 @@ def test_an_active_job_is_known_by_its_own_class_and_arguments(server: Server) -
     with pytest.raises(DuplicateJob):
         app.client.push_active_job("WelcomeJob", [1], unique=60)
     assert list(locks(server)) == [digest("WelcomeJob", "default", [1])]
-    app.close()
-
-
-def test_a_scheduled_job_has_its_lock_from_the_push(server: Server) -> None:
-    """X-UNIQ-3: the bound begins at its time; it keeps the lock when it is promoted."""
-    app, job = app_with(server)
-    client: Any = server.client()
-    first = job.enqueue_in(timedelta(hours=1), 1)
-    with pytest.raises(DuplicateJob):
-        job.enqueue(1)
-    with pytest.raises(DuplicateJob):
-        job.enqueue_in(5, 1)
-    (key,) = client.keys(LOCKS)
-    assert 3_600_000 < client.pttl(key) <= 3_661_000
-    assert (client.zcard("schedule"), client.exists("queue:default")) == (1, 0)
-    assert locks(server) == {digest("Work", "default", [1]): first}
     app.close()
 
 
