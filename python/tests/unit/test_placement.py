@@ -61,6 +61,7 @@ def test_jobs_are_parted_by_their_turn(odd: list[str]) -> None:
     for order, part in parts:
         assert all(list(turn(job.jid, shards)) == order for job in part)
         assert part == [job for job in jobs if job in part]
+    assert [part for _, part in by_turn(jobs[:1], shards)] == [jobs[:1]]
 
 
 def test_a_push_is_one_message_of_one_dialogue() -> None:
