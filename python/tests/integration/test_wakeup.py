@@ -215,13 +215,20 @@ class Crowd:
             self.wait(number)
 
     def wait(self, number: int, *, busy: bool = False) -> None:
-        """Have one of them wait, until it is a guard or waits at the doorbell."""
-        before = self.settled
+        """Have one of them wait; if not busy, until it is a guard or waits at the doorbell."""
+        blocked, looks = self.blocked, asked(self.client)
         self._threads[number] = threading.Thread(
             target=self._wait, args=(number, busy), daemon=True
         )
         self._threads[number].start()
-        wait_until(lambda: self.settled > before)
+        # The look for dead guards, before a wait at the doorbell, is also an EXISTS.
+        wait_until(
+            lambda: (
+                busy
+                or self.blocked > blocked
+                or (number in self.guards and asked(self.client) > looks)
+            )
+        )
 
     def leave(self, number: int) -> list[Command]:
         """End the wait of one, as a stop does: its connection belongs to the thread that waits."""
@@ -243,11 +250,6 @@ class Crowd:
     def guards(self) -> list[int]:
         owners: Any = self.client.mget(PLACE_KEYS)
         return sorted(int(name.decode().partition("-")[2]) for name in owners if name)
-
-    @property
-    def settled(self) -> int:
-        """The number of waits that have begun, less those at the doorbell that are over."""
-        return self.blocked + asked(self.client)
 
     def close(self) -> None:
         for stop in self.stops:
