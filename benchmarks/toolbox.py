@@ -327,13 +327,13 @@ def systems(names: Sequence[str]) -> list[System]:
     found: list[System] = []
     if "jobwire" in names:
         paths = (ROOT / "python", ROOT / "conformance", ROOT)
-        worker = [sys.executable, "-m", "jobwire", "worker", f"{TARGETS / 'jobs.py'}:app"]
+        worker = [sys.executable, "-m", "jobwire", "worker", f"{TARGETS / 'toolbox_jobs.py'}:app"]
         found.append(
             System(
                 "jobwire",
                 f"jobwire {jobwire.__version__}",
                 [*worker, "-c", "{slots}", "--log-level", "error"],
-                [sys.executable, str(TARGETS / "jobs.py")],
+                [sys.executable, str(TARGETS / "toolbox_jobs.py")],
                 clean_environment(PYTHONPATH=":".join(map(str, paths))),
             )
         )
