@@ -205,8 +205,9 @@ class ThreadMetrics:
 
     def began(self, waited: float) -> None:
         """Count the seconds that a job waited in its queue; clocks that differ make them < 0."""
+        ms = int(waited * 1000) if waited > 0 else 0
         # The first power of two that is greater.
-        self._waits[min(int(max(waited, 0.0) * 1000).bit_length(), len(WAITS))] += 1
+        self._waits[ms.bit_length() if ms < WAITS[-1] else len(WAITS)] += 1
 
     def add(self, other: ThreadMetrics) -> None:
         """Add the numbers of `other`, whose thread must have ended."""

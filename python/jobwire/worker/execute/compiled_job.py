@@ -103,6 +103,7 @@ class CompiledJob:
         parked: Reason to set the job aside instead; empty to run it. [X-PARK-1]
         handed_to: Queue to hand the job over to instead; empty for none. [X-CLASS-4]
         keep: Seconds to keep results of jobs whose payload does not say it; 0: none. [X-RESULT-1]
+        plain: True if its jobs leave nothing to do at their ends.
     """
 
     __slots__ = (
@@ -113,6 +114,7 @@ class CompiledJob:
         "keep",
         "native",
         "parked",
+        "plain",
         "redeliver",
         "seconds",
         "timeout",
@@ -141,6 +143,8 @@ class CompiledJob:
         self.keep = (
             0 if definition is None else keep_seconds(definition.defaults.get("keep_result"))
         )
+        iterable = definition is not None and definition.iterable is not None
+        self.plain = self.redeliver and finish is None and not self.keep and not iterable
 
     def took(self, seconds: float) -> None:
         """Add the duration of one execution to the average."""
@@ -193,6 +197,7 @@ class JobTable:
         self._delayed = self._foreign.pop("delayed")
         if self._foreign["encrypt"] == "fail":
             del self._foreign["encrypt"]
+        self._marks = frozenset([*self._foreign, COMPRESSED, VERSION])
         self._parks_unknown = parks_unknown
         self._hand_over = hand_over
         self._groups = None if groups is None else CompiledJob(None, groups)
@@ -200,17 +205,7 @@ class JobTable:
 
     def find(self, job: Job) -> CompiledJob:
         """Return the compiled job of a class; for an unknown one, it raises `UnknownJob`."""
-        if not self._foreign.keys().isdisjoint(job.fields) and (compiled := self._refused(job)):
-            return compiled
-        if COMPRESSED in job.fields:
-            try:
-                inflate(job)
-            except InvalidArgument as error:
-                parked = self._why_too_large() if isinstance(error, ArgumentsTooLarge) else ""
-                return CompiledJob(
-                    *(self._app.find(job.fields), partial(_raise, error)), parked=parked
-                )
-        if VERSION in job.fields and (compiled := self._newer(job)):
+        if not self._marks.isdisjoint(job.fields) and (compiled := self._find_marked(job)):
             return compiled
         compiled = self._known.get(job.class_name)
         if compiled is None:
@@ -228,6 +223,20 @@ class JobTable:
                 return self._find_active_job(job, definition)
             compiled = self._known[definition.name] = self._make(definition)
         return compiled
+
+    def _find_marked(self, job: Job) -> CompiledJob | None:
+        """Return how to end a job that must not run because of a field; None to run it."""
+        if compiled := self._refused(job):
+            return compiled
+        if COMPRESSED in job.fields:
+            try:
+                inflate(job)
+            except InvalidArgument as error:
+                parked = self._why_too_large() if isinstance(error, ArgumentsTooLarge) else ""
+                return CompiledJob(
+                    *(self._app.find(job.fields), partial(_raise, error)), parked=parked
+                )
+        return self._newer(job) if VERSION in job.fields else None
 
     def _refused(self, job: Job) -> CompiledJob | None:
         """Return how to end a job with a feature of another product; None to run it. [X-PARK-1]"""

@@ -6,11 +6,30 @@ import logging
 
 import msgspec
 
+from jobwire.protocol.batches import BATCH
+from jobwire.protocol.chains import NEXT
+from jobwire.protocol.expiry import EXPIRES_AT, SNOOZES
+from jobwire.protocol.gitlab import CORRELATION_ID, IDEMPOTENCY_KEY, STATUS_EXPIRATION
+from jobwire.protocol.limits import LIMIT
 from jobwire.protocol.payload import Job
 from jobwire.protocol.reliable import InFlightJob
+from jobwire.protocol.results import KEEP
+from jobwire.protocol.ruby_locks import LOCK_DIGEST
+from jobwire.protocol.unique import UNIQUE
 from jobwire.worker.execute.compiled_job import CompiledJob
 
-__all__ = ["Execution"]
+__all__ = ["FEATURES", "Execution"]
+
+FEATURES = frozenset(
+    [
+        *(BATCH, CORRELATION_ID, EXPIRES_AT, IDEMPOTENCY_KEY, KEEP, LIMIT, LOCK_DIGEST, NEXT),
+        *("retry_count", SNOOZES, STATUS_EXPIRATION, UNIQUE),
+    ]
+)
+"""The payload fields that may change how a job starts, or how it ends if it returns.
+
+Most jobs have none of them: one look at them all keeps what a job does not use off its way.
+"""
 
 
 class Execution(msgspec.Struct, eq=False, gc=False):  # quicker to make than a dataclass
@@ -22,6 +41,8 @@ class Execution(msgspec.Struct, eq=False, gc=False):  # quicker to make than a d
         compiled: How to run the job.
         began_at: Epoch seconds; for a job that a task runs, the time at which the loop got it.
         seconds: Run time of the job's code; 0 until it ended.
+        plain: True if the end of a job that returns is `DONE`, unless its own code asked for more:
+            it has none of `FEATURES`, and has not been held before.
         logged: True if the start is in the log, so that the end is logged as well.
         acknowledged: True if the job has ended in Redis before it runs, so that nothing brings it
             back.
@@ -35,6 +56,7 @@ class Execution(msgspec.Struct, eq=False, gc=False):  # quicker to make than a d
     compiled: CompiledJob
     began_at: float
     seconds: float = 0.0
+    plain: bool = False
     logged: bool = False
     acknowledged: bool = False
     recorded: bool = False

@@ -73,7 +73,7 @@ from jobwire.protocol.times import Generation, stamp
 from jobwire.protocol.unique import UNIQUE, lock_of, script_lock, script_unlock
 from jobwire.protocol.wire import Batch, Command, Script, once
 from jobwire.worker.execute.compiled_job import CancelledIds
-from jobwire.worker.execute.execution import Execution
+from jobwire.worker.execute.execution import FEATURES, Execution
 from jobwire.worker.execute.failure import describe, user_trace
 from jobwire.worker.execute.hand_over import HandOver
 from jobwire.worker.execute.joblog import ended, event
@@ -140,6 +140,11 @@ class OutcomePolicy:
         """
         try:
             job, compiled, seconds = execution.job, execution.compiled, execution.seconds
+            asked = job.progress is not None or job.steps is not None or job.run
+            if error is None and execution.plain and not asked and FEATURES.isdisjoint(job.fields):
+                self._returned(execution, counters)
+                self.sink.record(execution.held, DONE)
+                return
             if job.progress is not None:
                 self.ended_progress.add(job)
             after: tuple[Command, ...] = ()
@@ -156,9 +161,7 @@ class OutcomePolicy:
                 except (MalformedPayload, ResultError) as problem:
                     error = problem
             if error is None:
-                if execution.logged:
-                    ended(_log, logging.INFO, "done", elapsed=round(seconds, 3))
-                counters.record(job.display_class, seconds * 1000, False)
+                self._returned(execution, counters)
                 result = None
                 if compiled.keep or KEEP in job.fields:
                     result = self._done(job, compiled.keep)
@@ -195,6 +198,11 @@ class OutcomePolicy:
         if execution.acknowledged:
             self.free(execution.held)
 
+    def _returned(self, execution: Execution, counters: ThreadMetrics) -> None:
+        if execution.logged:
+            ended(_log, logging.INFO, "done", elapsed=round(execution.seconds, 3))
+        counters.record(execution.job.display_class, execution.seconds * 1000, False)
+
     def _ending(
         self, held: InFlightJob, outcome: Outcome, job: Job, execution: Execution | None = None
     ) -> Outcome:
@@ -223,6 +231,8 @@ class OutcomePolicy:
 
         Those who read its output learn it from the same step. [X-STEP-10]
         """
+        if execution is not None and execution.plain and not execution.job.run:
+            return outcome
         now = time.time()
         outcome = ending(self.keys, outcome, job, now, self.generation())
         read = _may_have_output(held, job, execution)

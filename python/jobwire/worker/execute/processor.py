@@ -14,7 +14,7 @@ from jobwire.errors import Cancelled, JobTimeout, MalformedPayload, RedisTrouble
 from jobwire.protocol import times
 from jobwire.protocol.batches import BATCH
 from jobwire.protocol.expiry import EXPIRES_AT
-from jobwire.protocol.gitlab import CORRELATION_ID, IDEMPOTENCY_KEY, take_waiter
+from jobwire.protocol.gitlab import is_of_gitlab, take_waiter
 from jobwire.protocol.heartbeat import Work
 from jobwire.protocol.limits import LIMIT
 from jobwire.protocol.metrics import ThreadMetrics
@@ -23,7 +23,7 @@ from jobwire.protocol.reliable import InFlightJob
 from jobwire.protocol.ruby_locks import LOCK_DIGEST
 from jobwire.protocol.unique import UNIQUE
 from jobwire.worker.execute.compiled_job import CancelledIds, CompiledJob, JobTable
-from jobwire.worker.execute.execution import Execution
+from jobwire.worker.execute.execution import FEATURES, Execution
 from jobwire.worker.execute.interruption import Interruption, Overdue, make_interruption, wake
 from jobwire.worker.execute.outcome_policy import OutcomePolicy
 from jobwire.worker.execute.tasks import Tasks
@@ -231,28 +231,17 @@ class Processor:
         parked, to = compiled.parked, compiled.handed_to
         if (parked or to) and self._outcome_policy.leaves(held, job, parked, to):
             return 0.0
-        if EXPIRES_AT in job.fields and self._outcome_policy.expires(held, job, compiled.keep):
-            return 0.0
-        if held.recovered and self._outcome_policy.kills(held, job, compiled.keep):
-            return 0.0
-        if BATCH in job.fields and self._outcome_policy.is_dropped(held, job, compiled.keep):
-            return 0.0
-        # As `is_of_gitlab`, without a call: each job comes here.
-        of_gitlab = CORRELATION_ID in job.fields or IDEMPOTENCY_KEY in job.fields
-        if of_gitlab and self._outcome_policy.was_cancelled_by_gitlab(held, job):
-            return 0.0
-        locked = UNIQUE in job.fields or LOCK_DIGEST in job.fields
-        if locked and self._outcome_policy.must_wait(held, job):
-            return 0.0
-        if LIMIT in job.fields and self._outcome_policy.over_limit(held, job):
+        plain = FEATURES.isdisjoint(job.fields)  # one look, because each job comes here
+        if (held.recovered or not plain) and self._ends_unstarted(held, job, compiled):
             return 0.0
         execution = Execution(held, job, compiled, time.time())
         if (enqueued := times.read(job.fields.get("enqueued_at"))) is not None:
             self._counters.began(execution.began_at - enqueued)
-        if of_gitlab:
+        if not plain and is_of_gitlab(job.fields):
             execution.waiter = take_waiter(job)
         if self._has_status:
             self._outcome_policy.shows_start(execution)
+        execution.plain = plain and compiled.plain and not (held.returned or self._has_status)
         if not compiled.redeliver and not self._acknowledged_first(execution):
             self._outcome_policy.free(held)
             return 0.0
@@ -262,6 +251,19 @@ class Processor:
         # In a context of its own, as a task has: the next job must not see its variables.
         copy_context().run(self._perform, execution)
         return execution.seconds
+
+    def _ends_unstarted(self, held: InFlightJob, job: Job, compiled: CompiledJob) -> bool:
+        """Ask each feature of the payload; return True if the job does not run now."""
+        fields, policy = job.fields, self._outcome_policy
+        locked = UNIQUE in fields or LOCK_DIGEST in fields
+        return (
+            (EXPIRES_AT in fields and policy.expires(held, job, compiled.keep))
+            or (held.recovered > 0 and policy.kills(held, job, compiled.keep))
+            or (BATCH in fields and policy.is_dropped(held, job, compiled.keep))
+            or (is_of_gitlab(fields) and policy.was_cancelled_by_gitlab(held, job))
+            or (locked and policy.must_wait(held, job))
+            or (LIMIT in fields and policy.over_limit(held, job))
+        )
 
     def _acknowledged_first(self, execution: Execution) -> bool:
         """End a job in Redis; return False if it must not run, because that is not certain."""

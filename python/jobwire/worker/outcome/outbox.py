@@ -23,7 +23,7 @@ from jobwire.protocol import iteration
 from jobwire.protocol.batches import script_ended
 from jobwire.protocol.dead_set import DeadSetLimits
 from jobwire.protocol.keys import Keys
-from jobwire.protocol.outcome import Outcome
+from jobwire.protocol.outcome import DONE, Outcome
 from jobwire.protocol.output import script_tell
 from jobwire.protocol.reliable import InFlightJob, script_done, script_finish, set_result
 from jobwire.protocol.times import utc_day
@@ -250,13 +250,14 @@ class Outbox:
         day = utc_day(time.time())
         last = [] if extra is None else [extra]
         steps = [self._script(group, day) for group in groups]
-        follows = any(self._after(entry) for group in groups for entry in group)
-        steps += [step for group in groups for entry in group for step in entry.outcome.beside]
+        more = [entry for group in groups if group[0].outcome is not DONE for entry in group]
+        follows = any(map(self._after, more))
+        steps += chain.from_iterable(entry.outcome.beside for entry in more)
         replies: list[Any] = yield Batch(steps if follows else [*steps, *last])
         stored: list[Command | Script] = []
         for group, reply in zip(groups, replies, strict=False):
             _report_lost(group, reply)
-            if not isinstance(reply, ErrorReply):
+            if follows and not isinstance(reply, ErrorReply):
                 stored += chain.from_iterable(map(self._after, group))
         if follows and (rest := [*stored, *last]):
             try:
@@ -352,7 +353,10 @@ def _group(entries: Sequence[Entry]) -> list[list[Entry]]:
     groups: dict[object, list[Entry]] = {}
     for entry in entries:
         outcome = entry.outcome
-        kind: object = (outcome.place, outcome.counted, outcome.words, entry.repeated)
+        if outcome is DONE:  # without a call, because most are
+            kind: object = entry.repeated
+        else:
+            kind = (outcome.place, outcome.counted, outcome.words, entry.repeated)
         if outcome.place == "queue":
             kind = (kind, outcome.queue or entry.held.queue)
         elif not entry.held.field:  # a part alone
