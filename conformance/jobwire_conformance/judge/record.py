@@ -25,6 +25,7 @@ class Record:
         reply: The decoded reply; `Refusal` for an error; None also if no reply came.
         seconds: Time until the reply, or until the connection ended.
         answered: True if a reply came.
+        received: False if it is known that the process did not get this reply.
         process: Name of the process that sent it; None if unknown.
     """
 
@@ -35,6 +36,7 @@ class Record:
     reply: Any = None
     seconds: float = 0.0
     answered: bool = True
+    received: bool = True
     process: str | None = None
 
     @property

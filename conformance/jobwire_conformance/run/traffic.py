@@ -96,9 +96,8 @@ class Traffic:
         for number, call in enumerate(answered):
             ended = call.answered or call.at
             reply = decoded(call.reply)
-            traffic_judge.feed(
-                Record(number, call.connection, call.words, offset + ended, reply, ended - call.at)
-            )
+            begin = (number, call.connection, call.words, offset + ended, reply, ended - call.at)
+            traffic_judge.feed(Record(*begin, received=not call.given_up))
         if answered:
             traffic_judge.end(offset + (answered[-1].answered or answered[-1].at))
         fresh = []

@@ -329,6 +329,7 @@ class ProxyConnection(asyncio.Protocol):
         match call.action:
             case Cut():
                 self._proxy.cuts += 1
+                call.given_up = True
                 self.drop(politely=True)
                 return False
             case Kill(end=end):

@@ -217,6 +217,13 @@ RIGHT: dict[str, list[Line]] = {
         say("EVALSHA", SHA, 1, "x", reply=1),
         WAIT,
     ],
+    "script called again because the error was lost": [
+        say("EVALSHA", SHA, 1, "x", reply=Refusal("NOSCRIPT No"), received=False),
+        say("EVALSHA", SHA, 1, "x", reply=Refusal("NOSCRIPT No")),
+        say("SCRIPT", "LOAD", "return 1", reply=SHA.encode()),
+        say("EVALSHA", SHA, 1, "x", reply=1),
+        WAIT,
+    ],
     "state": multi(
         say("HSET", f"it-{JID}", "ex", 1, "c", "42", "rt", "5.25", reply=3),
         say("EXPIRE", f"it-{JID}", 2592000, "NX", reply=1),
