@@ -167,6 +167,9 @@ class JobTable:
         hand_over: Patterns of classes to the queues whose workers run what this process may not:
             jobs of unknown classes, and of features with this policy. [X-CLASS-4]
         groups: Runs groups, which are jobs that no application registers. [X-FLOW-9]
+
+    Attributes:
+        marks: The payload fields that may keep a job of a known class from running here.
     """
 
     def __init__(
@@ -197,15 +200,18 @@ class JobTable:
         self._delayed = self._foreign.pop("delayed")
         if self._foreign["encrypt"] == "fail":
             del self._foreign["encrypt"]
-        self._marks = frozenset([*self._foreign, COMPRESSED, VERSION])
+        self.marks = frozenset([*self._foreign, COMPRESSED, VERSION])
         self._parks_unknown = parks_unknown
         self._hand_over = hand_over
         self._groups = None if groups is None else CompiledJob(None, groups)
         self._told: set[str] = set()  # reasons that are in the log
 
-    def find(self, job: Job) -> CompiledJob:
-        """Return the compiled job of a class; for an unknown one, it raises `UnknownJob`."""
-        if not self._marks.isdisjoint(job.fields) and (compiled := self._find_marked(job)):
+    def find(self, job: Job, *, plain: bool = False) -> CompiledJob:
+        """Return the compiled job of a class; for an unknown one, it raises `UnknownJob`.
+
+        `plain` says that the payload has no field of `marks`.
+        """
+        if not plain and (compiled := self._find_marked(job)):
             return compiled
         compiled = self._known.get(job.class_name)
         if compiled is None:
@@ -226,7 +232,7 @@ class JobTable:
 
     def _find_marked(self, job: Job) -> CompiledJob | None:
         """Return how to end a job that must not run because of a field; None to run it."""
-        if compiled := self._refused(job):
+        if not self._foreign.keys().isdisjoint(job.fields) and (compiled := self._refused(job)):
             return compiled
         if COMPRESSED in job.fields:
             try:

@@ -73,7 +73,7 @@ from jobwire.protocol.times import Generation, stamp
 from jobwire.protocol.unique import UNIQUE, lock_of, script_lock, script_unlock
 from jobwire.protocol.wire import Batch, Command, Script, once
 from jobwire.worker.execute.compiled_job import CancelledIds
-from jobwire.worker.execute.execution import FEATURES, Execution
+from jobwire.worker.execute.execution import Execution
 from jobwire.worker.execute.failure import describe, user_trace
 from jobwire.worker.execute.hand_over import HandOver
 from jobwire.worker.execute.joblog import ended, event
@@ -141,7 +141,7 @@ class OutcomePolicy:
         try:
             job, compiled, seconds = execution.job, execution.compiled, execution.seconds
             asked = job.progress is not None or job.steps is not None or job.run
-            if error is None and execution.plain and not asked and FEATURES.isdisjoint(job.fields):
+            if error is None and execution.plain and not asked:
                 self._returned(execution, counters)
                 self.sink.record(execution.held, DONE)
                 return

@@ -71,6 +71,7 @@ class Processor:
         self._starting = None if source.lead is None else source.lead.starting
         self._tasks = tasks
         self._job_table = job_table
+        self._marks = job_table.marks | FEATURES
         self._outcome_policy = outcome_policy
         self._has_status = outcome_policy.app.transport.ruby_status is not None
         self._counters = counters
@@ -227,11 +228,11 @@ class Processor:
         except MalformedPayload as error:
             self._outcome_policy.unreadable(held, error)
             return 0.0
-        compiled = self._job_table.find(job)
+        plain = self._marks.isdisjoint(job.fields)  # one look, because each job comes here
+        compiled = self._job_table.find(job, plain=plain)
         parked, to = compiled.parked, compiled.handed_to
         if (parked or to) and self._outcome_policy.leaves(held, job, parked, to):
             return 0.0
-        plain = FEATURES.isdisjoint(job.fields)  # one look, because each job comes here
         if (held.recovered or not plain) and self._ends_unstarted(held, job, compiled):
             return 0.0
         execution = Execution(held, job, compiled, time.time())
