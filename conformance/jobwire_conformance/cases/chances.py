@@ -89,11 +89,8 @@ def _of_check(case: Case, step: Mapping[str, Any]) -> Iterator[tuple[str, float]
             + _few_distinct(n, size, wanted["distinct"])
             for size, unit in kinds
         )
-        yield (
-            f"{n} of {m} numbers: at least {wanted['distinct']} different ones, "
-            f"{wanted['span']} from the least to the largest",
-            rate,
-        )
+        span = f", {wanted['span']} from the least to the largest" if wanted["span"] else ""
+        yield f"{n} of {m} numbers: at least {wanted['distinct']} different ones{span}", rate
     if "uniform" in step:
         n = int(step["len"])
         low, high = math.ceil(MIN_SHARE * n / PARTS), math.floor(MAX_SHARE * n / PARTS)

@@ -173,6 +173,8 @@ class JobRules:
         # In a bulk, the fault is the use of one job's queue or time for all jobs.
         bulk = len(step.words) > 3
         rule = "BULK-5" if bulk else "KEY-2"
+        if origin is not None and origin.key in ("schedule", "retry") and "queue" not in job:
+            rule = "SCHED-17"
         self._judge(rule, queue == name, step, f'"queue":"{name}"', f'"queue":{queue!r}')
         if bulk:
             seen, soon = f"at {job.get('at')!r} in a queue", "at" not in job

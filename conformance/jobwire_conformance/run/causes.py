@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import Any
 
 from jobwire_conformance.cases.match import TIMES
@@ -41,6 +41,10 @@ _DIGEST = re.compile(r"[0-9a-f]{40,}")
 _EXISTS = re.compile(r"existence of (\S*?)[0-9a-f]{12,}: expected (\w+)")
 _COUNTER = re.compile(r"(?:counter|remaining seconds of) (stat:\S+): expected")
 _OFF = re.compile(r"counter (stat:\w+)\S*: expected (\d+), seen (\d+)$")  # also of one day
+_TORN = re.compile(r"member \S+ of (schedule|retry|dead): expected a JSON object")
+_IN_SET = re.compile(
+    r'of (schedule|retry|dead)\b|place of job \S+: expected "(schedule|retry|dead)"'
+)
 _UNIT = re.compile(r"expected (?:an integer|a float), seen -?\d|seen \d{12}")
 _TOGETHER = {key: {key, "MET-7", "MET-9", "MET-11"} for key in ("MET-1", "MET-4")} | {
     "PAY-9": {"PAY-9", "BULK-2"}
@@ -57,19 +61,21 @@ def causes(checks: Sequence[Mapping[str, Any]]) -> dict[int, str]:
 
     Failures belong together if they share a subject (`_subjects`), such as one observation of a
     case, one field of payloads, times in the form of another generation, one queue with a rare
-    name, jobs in one place instead of another, or the same pair of an expected and a seen value. Of
-    these, the cause is the requirement that names their keys, then one about units that saw another
-    unit, then one that the judge of traffic names, then one that misses a queue, then the one that
-    fails in most cases, of these or of the run, then the one that failed first. Its own checks have
-    no cause. A recommendation that is not met follows from an obligation that fails in its case.
+    name, jobs in one place instead of another, a set with a member that is not a payload, or the
+    same pair of an expected and a seen value. Of these, the cause is the requirement that names
+    their keys or asks for whole payloads, then one about units that saw another unit, then one that
+    the judge of traffic names, then one that misses a queue, then the one that fails in most cases,
+    of these or of the run, then the one that failed first. Its own checks have no cause. A
+    recommendation that is not met follows from an obligation that fails in its case.
 
     Args:
         checks: The checks of a run, as in results.json.
     """
+    torn = {set_[1] for check in checks if (set_ := _TORN.match(_message(check)))}
     groups: list[tuple[set[str], list[int]]] = []  # subjects, and indexes of checks
     for index, check in enumerate(checks):
         if check["status"] in FAILURES and "blocked_by" not in check:
-            subjects, members = set(_subjects(check)), [index]
+            subjects, members = {*_subjects(check), *_torn(check, torn)}, [index]
             for group in [group for group in groups if group[0] & subjects]:
                 groups.remove(group)
                 subjects |= group[0]
@@ -84,7 +90,7 @@ def causes(checks: Sequence[Mapping[str, Any]]) -> dict[int, str]:
         cause = max(
             cases,
             key=lambda id_: (
-                _TOGETHER.get(id_, {""}) <= cases.keys(),
+                _TOGETHER.get(id_, {""}) <= cases.keys() or (id_ == "KEY-3" and bool(torn)),
                 id_.startswith("GEN-") and id_ in units,
                 TRAFFIC in cases[id_],
                 id_ in misses,
@@ -183,6 +189,12 @@ def _subjects(check: Mapping[str, Any]) -> Iterator[str]:
         yield f"queue {name}"
     if member is not None and all(len(text) >= _TELLING for text in pair):
         yield " for ".join(pair)
+
+
+def _torn(check: Mapping[str, Any], torn: Set[str]) -> Iterator[str]:
+    """Yield the set that a check looks at, if a member of it is not a payload. [KEY-3]"""
+    if (found := _IN_SET.search(_message(check))) and {found[1], found[2]} & torn:
+        yield f"whole members of {found[1] or found[2]}"
 
 
 def _place(check: Mapping[str, Any]) -> str:

@@ -231,6 +231,17 @@ def test_another_unit_is_the_cause_of_all_that_it_breaks() -> None:
     assert causes(checks[3:]) == {1: "GEN-4"}
 
 
+def test_a_member_that_is_no_payload_is_the_cause_of_what_its_set_lacks() -> None:
+    checks = [
+        failed("DEAD-3", "a", 'place of job abc001: expected "dead", seen "nowhere"'),
+        failed("DEAD-1", "b", 'member -1 of dead: expected a JSON object, seen {"class":"Hard'),
+        failed("EXEC-3", "c", "members of dead: expected 2, seen 1"),
+        failed("KEY-3", "d", "members of dead: expected one with the id abc003, seen 1 others"),
+    ]
+    assert causes(checks) == {0: "KEY-3", 1: "KEY-3", 2: "KEY-3"}
+    assert causes(checks[2:]) == {}
+
+
 def test_a_single_step_is_the_cause_if_the_general_rule_fails_there_alone() -> None:
     lost = "in case {}: expected every field of the job, seen without x"
     checks = [
