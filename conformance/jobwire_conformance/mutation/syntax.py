@@ -7,6 +7,7 @@ ways without a change of the pattern.
 from __future__ import annotations
 
 import ast
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,6 +18,8 @@ __all__ = ["Place", "place", "replaced"]
 
 _NAMES = {(ast.Name, "id"), (ast.arg, "arg"), (ast.ExceptHandler, "name")}
 _IGNORED = frozenset(["ctx", "kind", "type_comment"])
+# CPython 3.11 counts its recursion wrongly while two threads parse: SystemError.
+_parsing = threading.Lock()
 
 
 @dataclass(slots=True)
@@ -94,9 +97,10 @@ class Place:
 
 def replaced(source: str, function: str, find: str, put: str) -> str:
     """Return the source of a module with `put` in the place that `place` finds."""
-    tree = ast.parse(source)
-    place(tree, function, find, put).fill()
-    return ast.unparse(ast.fix_missing_locations(tree)) + "\n"
+    with _parsing:
+        tree = ast.parse(source)
+        place(tree, function, find, put).fill()
+        return ast.unparse(ast.fix_missing_locations(tree)) + "\n"
 
 
 def place(tree: ast.Module, function: str, find: str, put: str) -> Place:
