@@ -52,6 +52,8 @@ LEASES_PER_BATCH = 1000
 SCANS_PER_CALL = 10
 KEYS_PER_SCAN = 1000
 
+_ENTRY = re.compile("[0-9]+:")  # the beginning of a private field [REL-13]
+
 
 # Structs are quicker to make than dataclasses; every job and every fetch needs one.
 
@@ -308,7 +310,7 @@ def held_fields(keys: Keys, identity: str) -> Op[list[str]]:
     """Return the private entries of a process; other fields of the hash stay untouched."""
     fields: Sequence[bytes] = yield command("HKEYS", keys.private(identity))
     texts = (field.decode("utf-8", "replace") for field in fields)
-    return [text for text in texts if text.partition(":")[0].isdecimal()]
+    return [text for text in texts if _ENTRY.match(text)]
 
 
 def recover(

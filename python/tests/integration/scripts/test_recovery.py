@@ -114,6 +114,18 @@ def test_recovery_returns_the_jobs_of_the_dead(shell: Shell) -> None:
     assert shell.run(recover(KEYS, own="other", now=NOW)) == {}
 
 
+def test_recovery_leaves_fields_that_are_no_entries(shell: Shell) -> None:
+    """REL-13: without digits and a colon a field names no queue."""
+    shell.hold(b"1")
+    odd = {"7": "a", "-1:q": "b", "+2:q": "c", "\N{ARABIC-INDIC DIGIT ONE}:q": "d"}
+    shell.plain.hset(PRIVATE, mapping=odd)
+    shell.plain.delete(ME)
+    assert shell.run(recover(KEYS, own="other", now=NOW)) == {ME: 1}
+    left = shell.plain.hgetall(PRIVATE)
+    assert left == {field.encode(): text.encode() for field, text in odd.items()}
+    assert shell.queue("q") == [b"1"]
+
+
 def test_recovery_leaves_the_living_alone(shell: Shell) -> None:
     """REL-11: while the lease lasts, and never the caller's own jobs."""
     shell.hold(b"1")
