@@ -81,7 +81,8 @@ class Redis_
 
 function whole(mixed $value): bool
 {
-    return is_int($value) && $value >= 0;
+    $large = is_string($value) && preg_match('/^' . MARK . '\d+$/', $value); // [PAY-5]
+    return $large || (is_int($value) && $value >= 0);
 }
 
 function check(bool $good, string $problem): void
@@ -102,7 +103,7 @@ function validate(array $job): void
         'retry_for' => fn($v) => (is_int($v) || is_float($v)) && $v >= 0 && $v <= 1e9,
         'backtrace' => fn($v) => is_bool($v) || whole($v),
         'tags' => fn($v) => is_array($v) && $v === array_filter($v, 'is_string'),
-        'log_level' => fn($v) => (whole($v) && $v <= 5)
+        'log_level' => fn($v) => (is_int($v) && $v >= 0 && $v <= 5)
             || in_array($v, ['debug', 'info', 'warn', 'error', 'fatal'], true),
     ];
     foreach ($optional as $name => $good) {
