@@ -123,12 +123,20 @@ class PayloadMaker:
         return template
 
     def bulk_template(
-        self, fields: JobFields, now: float, generation: Generation
+        self,
+        item: JobFields,
+        options: Mapping[str, Any],
+        fields: Mapping[str, Any],
+        now: float,
+        generation: Generation,
     ) -> Template | None:
         """Return the template for the other jobs of a bulk push; None if they differ in more."""
-        if self.middleware or not fields.keys().isdisjoint(_OWN_FIELDS):
+        own, by = _OWN_FIELDS.intersection(item), None
+        if (unique := options.get("unique")) is not None and UNIQUE not in fields:
+            own, by = own - {UNIQUE}, unique.by if isinstance(unique, Unique) else None
+        if self.middleware or own:
             return None
-        return Template(fields, now=now, generation=generation)
+        return Template(item, now=now, generation=generation, by=by)
 
     def draft(
         self,

@@ -246,7 +246,7 @@ class Producer:
             job: ReadyPayload | None
             if isinstance(made, dict):
                 job = yield from self.payloads.finish(made, now=now, generation=generation)
-                template = self.payloads.bulk_template(made, now, generation)
+                template = self.payloads.bulk_template(made, options, checked, now, generation)
                 tail = b"" if template is None else template.tail(now)
             else:
                 job = made

@@ -185,10 +185,7 @@ def build(
     else:
         item |= {"class": class_name, "args": checked, "at": epoch(at)}
     if unique is not None:
-        try:
-            item[UNIQUE] = declared(item, unique)
-        except ValueError as error:
-            raise InvalidJob("X-UNIQ-1", "unique", str(error)) from error
+        item[UNIQUE] = declared(item, unique)
     if limit is not None:
         try:
             item[LIMIT] = described(item, limit)

@@ -15,6 +15,7 @@ from jobwire.protocol.arguments import StrictArgs, check_args
 from jobwire.protocol.normalize import JobFields, ReadyPayload, finalize
 from jobwire.protocol.payload import encode
 from jobwire.protocol.times import Generation, epoch, stamp
+from jobwire.protocol.unique import By, Lock, key_of
 
 __all__ = ["Template"]
 
@@ -27,16 +28,25 @@ class Template:
         now: Epoch seconds at which it was built. If `created_at` of the item is that time, the
             template writes it anew for each job; otherwise it stays fixed.
         generation: Generation of the times to write.
+        by: The arguments in the key, if the item has a wish for a lock. [X-UNIQ-1]
 
     Raises:
         InvalidJob: These jobs must not be written. [PUSH-4]
     """
 
-    __slots__ = ("_after", "_generation", "_head", "_middle", "_plain", "_times", "queue")
+    __slots__ = (
+        *("_after", "_around_key", "_by", "_class", "_generation", "_head", "_lock", "_middle"),
+        *("_plain", "_times", "queue"),
+    )
 
-    def __init__(self, item: JobFields, *, now: float, generation: Generation) -> None:
+    def __init__(
+        self, item: JobFields, *, now: float, generation: Generation, by: By | None = None
+    ) -> None:
         sample = finalize(item, now=now, generation=generation)
         self.queue: str = sample.queue
+        self._class: str = item["class"]
+        self._by = by
+        self._lock = sample.lock
         self._plain = sample.plain
         self._generation = generation
         times = [] if "at" in item else ["enqueued_at"]
@@ -50,6 +60,10 @@ class Template:
         self._after = [encode(fields)[1:-1]] if fields else []
         self._head = _open(before) + b'"args":'
         self._middle = b"," + _open(between)[1:] + b'"jid":"'
+        if self._lock is not None:
+            # The last one, because a class, which comes before, may have any text.
+            key = self._lock.digest.encode()
+            self._around_key = self._middle.rpartition(key)[::2]
         self._times = [b'"%b":' % name.encode() for name in times]
 
     def tail(self, now: float) -> bytes:
@@ -73,13 +87,18 @@ class Template:
             InvalidJob: The job must not be written. [PUSH-5]
         """
         checked = check_args(args, strict=strict)
+        lock, middle = self._lock, self._middle
+        if lock is not None:
+            key = key_of(self._class, self.queue, checked, self._by)
+            lock = Lock(key, lock.scope, lock.seconds)
+            middle = key.encode().join(self._around_key)
         try:
             written = encode(checked)
         except ValueError as error:
             raise InvalidJob("PAY-5", "", f"cannot be written: {error}") from None
-        text = b"".join((self._head, written, self._middle, jid.encode(), tail))
+        text = b"".join((self._head, written, middle, jid.encode(), tail))
         moment = None if at is None else epoch(at)
-        return ReadyPayload(jid, self.queue, moment, text, None, self._plain)
+        return ReadyPayload(jid, self.queue, moment, text, lock, self._plain)
 
 
 def _until(fields: JobFields, last: str) -> list[str]:

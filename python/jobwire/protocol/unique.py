@@ -11,7 +11,7 @@ from typing import Any, Final, Literal, TypeAlias, cast, get_args
 
 import msgspec
 
-from jobwire.errors import ConfigError
+from jobwire.errors import ConfigError, InvalidJob
 from jobwire.protocol import active_job
 from jobwire.protocol.dead_set import DeadSetLimits
 from jobwire.protocol.keys import Keys
@@ -35,6 +35,7 @@ __all__ = [
     "digest",
     "held_by",
     "held_in",
+    "key_of",
     "lock_in",
     "lock_of",
     "milliseconds",
@@ -165,14 +166,26 @@ def declared(item: Mapping[str, Any], wish: Unique | float) -> dict[str, Any]:
     """Return the field that makes the job of an item unique. [X-UNIQ-1] [X-UNIQ-2]
 
     Raises:
-        ValueError: The arguments have no value that `by` names, or it returned no JSON value.
+        InvalidJob: See `key_of`.
     """
     unique = wish if isinstance(wish, Unique) else Unique(wish)
-    class_name, args = item["class"], item["args"]
-    if (described := active_job.inner(item)) is not None:  # its own id differs in each job
-        class_name, args = described["job_class"], described.get("arguments") or []
-    key = digest(class_name, item["queue"], chosen(unique.by, args))
+    key = key_of(item["class"], item["queue"], item["args"], unique.by)
     return {"digest": key, "scope": unique.scope, "seconds": unique.seconds}
+
+
+def key_of(class_name: str, queue: str, args: list[Any], by: By | None) -> str:
+    """Return the key of a job from what its payload has. [X-UNIQ-1]
+
+    Raises:
+        InvalidJob: The arguments have no value that `by` names, or it returned no JSON value.
+    """
+    described = active_job.inner({"class": class_name, "args": args})
+    if described is not None:  # its own id differs in each job
+        class_name, args = described["job_class"], described.get("arguments") or []
+    try:
+        return digest(class_name, queue, chosen(by, args))
+    except ValueError as error:
+        raise InvalidJob("X-UNIQ-1", "unique", str(error)) from error
 
 
 def chosen(by: By | None, args: Sequence[Any]) -> object:

@@ -13,13 +13,16 @@ from hypothesis import strategies as st
 
 from jobwire.application.producer import Producer
 from jobwire.errors import InvalidJob
+from jobwire.protocol.active_job import WRAPPERS
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.normalize import build, finalize
 from jobwire.protocol.template import Template
 from jobwire.protocol.times import Generation
+from jobwire.protocol.unique import Scope, Unique
 from jobwire.protocol.wire import Batch, Command
 
 JID = "0123456789abcdef01234567"
+SCOPES: list[Scope] = ["until_done", "until_start", "while_running", "for_time"]
 texts = st.text(st.characters(codec="utf-8"), max_size=12)
 names = st.text(string.ascii_letters + "%:_", min_size=1, max_size=12)
 values = st.recursive(
@@ -42,6 +45,16 @@ options = st.fixed_dictionaries(
         "tags": st.lists(texts, max_size=3),
     },
 )
+bounds = st.floats(0.001, 1e9)
+wishes: st.SearchStrategy[Unique | float | None] = bounds | st.none()
+wishes |= st.builds(
+    Unique,
+    bounds,
+    by=st.none() | st.lists(st.integers(-4, 4), max_size=3) | st.just(lambda *args: list(args[1:])),
+    scope=st.sampled_from(SCOPES),
+)
+classes = st.sampled_from(["Hard%b", *WRAPPERS])
+active_jobs = st.fixed_dictionaries({"job_class": texts, "arguments": st.lists(values, max_size=2)})
 fields = st.dictionaries(names.map(lambda name: "x" + name), values, max_size=3) | st.just(
     {"created_at": 1.5}
 )
@@ -51,30 +64,34 @@ generations = st.sampled_from([7, 8])
 
 
 @given(
-    args=st.lists(values, max_size=4),
+    name=classes,
+    args=st.lists(values, max_size=4) | st.lists(active_jobs, min_size=1, max_size=1),
     options=options,
+    wish=wishes,
     fields=fields,
     at=moments,
     now=clocks,
     generation=generations,
 )
 def test_a_template_makes_the_same_bytes(
+    name: str,
     args: list[Any],
     options: dict[str, Any],
+    wish: Unique | float | None,
     fields: dict[str, Any],
     at: float | None,
     now: float,
     generation: Generation,
 ) -> None:
-    """PUSH-3, PUSH-6, PAY-11: with any options, fields and times."""
+    """PUSH-3, PUSH-6, PAY-11, X-UNIQ-1: with any options, wishes, fields and times."""
+    options = {**options, "unique": wish}
     common: dict[str, Any] = {"now": now, "generation": generation, "at": at, "fields": fields}
-    slow = finalize(
-        build("Hard%b", args, options, jid=JID, **common), now=now, generation=generation
-    )
+    slow = finalize(build(name, args, options, jid=JID, **common), now=now, generation=generation)
     template = Template(
-        build("Hard%b", ["other"], options, jid="f" * 24, **common),
+        build(name, ["other"], options, jid="f" * 24, **common),
         now=now,
         generation=generation,
+        by=wish.by if isinstance(wish, Unique) else None,
     )
     quick = template.job(args, JID, template.tail(now), at=at, strict="raise")
     assert quick == slow
