@@ -40,7 +40,7 @@ def report(error: click.ClickException | AppNotLoaded | JobwireError) -> int:
 
 
 def _explained(error: Exception) -> tuple[str, int]:
-    # They load redis-py, which most commands without an error do not need.
+    # They load asyncio, which most commands without an error do not need.
     from jobwire.connection.embedded import EmbeddedError
     from jobwire.protocol.server import UnfitServer
 

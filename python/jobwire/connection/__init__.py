@@ -1,1 +1,1 @@
-"""Connections to Redis: the only place that knows redis-py, sockets and scripts."""
+"""Connections to Redis: the only place that knows sockets and scripts."""

@@ -7,10 +7,10 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
 from typing import Any, TypeVar
 
-import redis
-
 from jobwire.connection import connect
-from jobwire.connection.connection import LOST, AsyncConnection
+from jobwire.connection.cluster import Refused
+from jobwire.connection.connection import LOST, AsyncConnection, connect_async
+from jobwire.connection.opening import Opening
 from jobwire.connection.resources import script
 from jobwire.errors import RedisTrouble
 from jobwire.protocol.wire import Local, Message, Op, dialogue
@@ -47,10 +47,8 @@ class AsyncRedis:
     ) -> None:
         self.url = url = connect.check_url(url)
         self._advice = advice
-        self._role = role
-        self._timeout = timeout
         self._most = max_connections
-        self._connect = connect.async_opener(url, timeout=timeout)
+        self._opener = Opening(url, timeout=timeout, role=role)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._forget()
 
@@ -158,7 +156,7 @@ class AsyncRedis:
         try:
             # Several tasks may wait for it, so it must not end with one of them.
             return await asyncio.shield(self._opening)
-        except (redis.RedisError, *LOST) as error:
+        except (Refused, *LOST) as error:
             raise connect.unreachable(self.url, error, self._advice) from None
 
     def _opened(self, task: asyncio.Task[AsyncConnection]) -> None:
@@ -172,10 +170,4 @@ class AsyncRedis:
             raise ConnectionError(
                 f"all {self._most} connections wait for replies to tasks that were cancelled"
             )
-        connection = AsyncConnection(await self._connect(), self._timeout)
-        try:
-            connect.check_greeting(await connection.ask(connect.greeting(self.url, self._role)))
-        except BaseException:
-            connection.close()
-            raise
-        return connection
+        return await connect_async(self._opener)

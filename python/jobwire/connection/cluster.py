@@ -9,24 +9,14 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
-
-from redis.exceptions import (
-    AskError,
-    AuthenticationError,
-    ClusterDownError,
-    MovedError,
-    NoPermissionError,
-    RedisError,
-    ResponseError,
-)
-from redis.exceptions import ConnectionError as Unconnected
 
 from jobwire.errors import ConfigError
 from jobwire.protocol.keys import Keys
+from jobwire.protocol.wire import ErrorReply
 
-__all__ = ["Address", "Nodes", "expand", "is_away", "is_cluster", "keys_at", "tag_of"]
+__all__ = ["Address", "Nodes", "Refused", "expand", "is_away", "is_cluster", "keys_at", "tag_of"]
 
 Address: TypeAlias = tuple[str, int]
 MAX_SHARDS = 1_000
@@ -86,6 +76,16 @@ def is_away(message: str) -> bool:
     return message.partition(" ")[0] in _AWAY
 
 
+class Refused(Exception):
+    """The server refuses a new connection for good; the text is its error.
+
+    Attributes:
+        is_login: True if it wants another user or password.
+    """
+
+    is_login = False
+
+
 class Nodes:
     """The nodes of a cluster, of which one has a slot. Threads and event loops may share it.
 
@@ -117,13 +117,13 @@ class Search:
         self._left = deque(begin)
         self._asked: set[Address] = set()
         self._now = begin[0]
-        self._trouble: RedisError = Unconnected("the nodes of the cluster name one another")
+        self._trouble: Exception = ConnectionError("the nodes of the cluster name one another")
 
     def next(self) -> Address:
         """Return the next node to ask.
 
         Raises:
-            RedisError: No node of the slot can be reached.
+            OSError: No node of the slot can be reached.
         """
         while self._left:
             self._now = self._left.popleft()
@@ -132,26 +132,34 @@ class Search:
                 return self._now
         raise self._trouble
 
-    def ends(self, error: RedisError | None) -> bool:
-        """Return whether this node is the one, by its error; None if it answered the probe.
+    def ends(self, answer: Any) -> bool:
+        """Return whether this node is the one.
+
+        Args:
+            answer: Its reply to the probe, or the error of the connection.
 
         Raises:
-            RedisError: It refuses the login, and so do the others.
+            Refused: It refuses the login, and so do the others.
         """
-        if isinstance(error, MovedError):
-            host = self._now[0] if error.host in ("", "?") else error.host  # its own
-            self._left.appendleft((host, error.port))
-        elif isinstance(error, ClusterDownError):
-            self._trouble = Unconnected(str(error))  # it may pass
-        elif error is None or isinstance(error, AskError | NoPermissionError):
-            # Also while keys move to another node, and if only this command is forbidden.
-            self._nodes.last = self._now
-            return True
-        elif isinstance(error, AuthenticationError | ResponseError):
-            raise error
-        else:
-            self._trouble = error
-        return False
+        if isinstance(answer, Exception):
+            if isinstance(answer, Refused):
+                raise answer
+            self._trouble = answer
+            return False
+        code, *words = answer.message.split(" ") if isinstance(answer, ErrorReply) else ("NONE",)
+        if code == "MOVED":
+            host, _, port = words[-1].rpartition(":")
+            host = self._now[0] if host in ("", "?") else host  # its own
+            self._left.appendleft((host, int(port)))
+            return False
+        if code in ("CLUSTERDOWN", "MASTERDOWN", "LOADING"):
+            self._trouble = ConnectionError(answer.message)  # it may pass
+            return False
+        if code not in ("NONE", "ASK", "NOPERM"):
+            raise Refused(answer.message)
+        # Also while keys move to another node, and if only this command is forbidden.
+        self._nodes.last = self._now
+        return True
 
 
 def _tagged(tag: str, namespace: str = "") -> Keys:

@@ -1,25 +1,35 @@
-"""Open connections: hiredis over a socket that redis-py has connected.
+"""Connections: hiredis over a socket.
 
-redis-py can reach the server (addresses, TLS, Sentinel, greeting), but it is slow for each command.
-A `Connection` takes over the socket and does one thing: it sends messages and reads replies. Errors
-that the server sends are values (`ErrorReply`). Every other failure is one of `LOST`, after which
-the connection must not be used again. [ENV-5]
+`connect` and `connect_async` carry out an opening. From then on a connection does one thing: it
+sends messages and reads replies. Errors that the server sends are values (`ErrorReply`). Every
+other failure is one of `LOST`, after which the connection must not be used again. [ENV-5]
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 import select
+import socket
 from collections import deque
 from collections.abc import Iterable, Sequence
-from typing import Any
+from contextlib import suppress
+from typing import Any, cast
 
 import hiredis
 
-from jobwire.connection.connect import detach, detach_async
+from jobwire.connection.opening import Opening, Server
 from jobwire.protocol.wire import Arg, ErrorReply
 
-__all__ = ["LOST", "AsyncConnection", "Connection", "Words", "packed"]
+__all__ = [
+    "LOST",
+    "AsyncConnection",
+    "Connection",
+    "Words",
+    "connect",
+    "connect_async",
+    "packed",
+]
 
 Words = tuple[Arg, ...]
 
@@ -58,18 +68,24 @@ class Connection:
     """A connection for one thread at a time.
 
     Args:
-        opened: An open connection of redis-py, which this object takes over.
+        server: Where to connect to.
 
     Attributes:
+        socket: Its socket.
         epoch: The epoch of its pool. The pool does not use connections of an earlier epoch.
+
+    Raises:
+        OSError: The server cannot be reached.
     """
 
-    def __init__(self, opened: Any) -> None:
+    def __init__(self, server: Server) -> None:
         self.epoch: object = None
-        self._socket, self._resp3, self._disconnect = detach(opened)
+        self.socket = _connected(server)
+        self._pid = os.getpid()
+        self._resp3 = server.resp3
         self._reader = _reader()
         self._poll = select.poll()
-        self._poll.register(self._socket, select.POLLIN)
+        self._poll.register(self.socket, select.POLLIN)
 
     def quiet(self) -> bool:
         """True if no bytes wait to be read, so that the server has not closed the connection."""
@@ -82,7 +98,7 @@ class Connection:
 
     def send(self, message: bytes) -> None:
         """Send packed commands. The next call must be `receive`, for their replies."""
-        self._socket.sendall(message)
+        self.socket.sendall(message)
 
     def receive(self, count: int) -> list[Any]:
         """Return the next replies."""
@@ -92,7 +108,7 @@ class Connection:
         while True:
             reply = self._reader.gets()
             if reply is _INCOMPLETE:
-                chunk = self._socket.recv(CHUNK)
+                chunk = self.socket.recv(CHUNK)
                 if not chunk:
                     raise ConnectionResetError("connection closed by the server")
                 self._reader.feed(chunk)
@@ -101,7 +117,69 @@ class Connection:
 
     def close(self) -> None:
         """Close the connection."""
-        self._disconnect()
+        if self._pid == os.getpid():  # else it is open in the process that has forked
+            with suppress(OSError):
+                self.socket.shutdown(socket.SHUT_RDWR)
+        self.socket.close()
+
+    def __del__(self) -> None:
+        if hasattr(self, "_pid"):
+            self.close()
+
+
+def _connected(server: Server) -> socket.socket:
+    opened: socket.socket
+    if isinstance(server.address, str):
+        opened = socket.socket(socket.AF_UNIX)
+    else:
+        opened = socket.create_connection(server.address, server.connect_timeout)
+    try:
+        if isinstance(server.address, str):
+            opened.settimeout(server.connect_timeout)
+            opened.connect(server.address)
+        server.tune(opened)
+        if (context := server.context()) is not None:
+            opened = context.wrap_socket(opened, server_hostname=server.address[0])
+        opened.settimeout(server.timeout)
+    except BaseException:
+        opened.close()
+        raise
+    return opened
+
+
+def connect(opening: Opening) -> Connection:
+    """Return a connection that takes commands.
+
+    Raises:
+        OSError: The server cannot be reached.
+        Refused: It does not let this client in.
+    """
+    steps = opening.steps()
+    connection: Connection | None = None
+    try:
+        step = next(steps)
+        while True:
+            try:
+                if isinstance(step, Server):
+                    if connection is not None:
+                        connection.close()
+                    reply, connection = None, Connection(step)
+                else:
+                    [reply] = cast(Connection, connection).ask([step])
+            except LOST as error:
+                step = steps.throw(_as_os_error(error))
+            else:
+                step = steps.send(reply)
+    except StopIteration:
+        return cast(Connection, connection)
+    except BaseException:
+        if connection is not None:
+            connection.close()
+        raise
+
+
+def _as_os_error(error: Exception) -> OSError:
+    return error if isinstance(error, OSError) else ConnectionAbortedError(str(error))
 
 
 class _Call:
@@ -121,12 +199,16 @@ class AsyncConnection(asyncio.Protocol):
     Commands of one iteration of the loop go out in one write; replies come in the same order.
 
     Args:
-        opened: An open connection of redis-py, of the running loop, which this object takes over.
-        timeout: Seconds without a byte after which replies are given up.
+        server: Where the loop connects it to.
     """
 
-    def __init__(self, opened: Any, timeout: float) -> None:
-        self._timeout = timeout
+    _transport: Any
+    _poll: select.poll
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._timeout = server.timeout  # seconds without a byte after which replies are given up
+        self._resp3 = server.resp3
         self._reader = _reader()
         self._calls: deque[_Call] = deque()
         self._unsent: list[bytes] = []
@@ -134,10 +216,13 @@ class AsyncConnection(asyncio.Protocol):
         self._timer: asyncio.TimerHandle | None = None
         self._retired = False
         self.loop = asyncio.get_running_loop()
-        self._transport, self._resp3, self._abort = detach_async(opened)
-        self._transport.set_protocol(self)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = transport
+        opened = transport.get_extra_info("socket")
+        self._server.tune(opened)
         self._poll = select.poll()
-        self._poll.register(self._transport.get_extra_info("socket").fileno(), select.POLLIN)
+        self._poll.register(opened.fileno(), select.POLLIN)
 
     @property
     def open(self) -> bool:
@@ -180,7 +265,10 @@ class AsyncConnection(asyncio.Protocol):
             self._timer.cancel()
             self._timer = None
         self._unsent.clear()
-        self._abort()
+        try:
+            self._transport.abort()
+        except RuntimeError:  # its loop is closed, and closes no socket any more
+            self._transport.get_extra_info("socket")._sock.close()
         calls, self._calls = self._calls, deque()
         for call in calls:
             if not call.answer.done():
@@ -227,3 +315,38 @@ class AsyncConnection(asyncio.Protocol):
 
     # No flow control for writes: each task waits for its reply, so the buffer holds no more than
     # the waiting tasks hold anyway.
+
+
+async def connect_async(opening: Opening) -> AsyncConnection:
+    """Return a connection that takes commands; see `connect`."""
+    steps = opening.steps()
+    connection: AsyncConnection | None = None
+    try:
+        step = next(steps)
+        while True:
+            try:
+                if isinstance(step, Server):
+                    if connection is not None:
+                        connection.close()
+                    reply, connection = None, await _connected_async(step)
+                else:
+                    [reply] = await cast(AsyncConnection, connection).ask([step])
+            except LOST as error:
+                step = steps.throw(_as_os_error(error))
+            else:
+                step = steps.send(reply)
+    except StopIteration:
+        return cast(AsyncConnection, connection)
+    except BaseException:
+        if connection is not None:
+            connection.close()
+        raise
+
+
+async def _connected_async(server: Server) -> AsyncConnection:
+    loop = asyncio.get_running_loop()
+    address, tls = server.address, server.context()
+    async with asyncio.timeout(server.connect_timeout):
+        if isinstance(address, str):
+            return (await loop.create_unix_connection(lambda: AsyncConnection(server), address))[1]
+        return (await loop.create_connection(lambda: AsyncConnection(server), *address, ssl=tls))[1]

@@ -36,11 +36,10 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import NamedTuple
 
-import redis
-from redis.backoff import NoBackoff
-from redis.retry import Retry
-
 from jobwire.connection.closing import Closing
+from jobwire.connection.cluster import Refused
+from jobwire.connection.connection import LOST, connect
+from jobwire.connection.opening import Opening
 from jobwire.errors import JobwireError
 
 __all__ = [
@@ -365,20 +364,18 @@ def _ask(directory: Path, timeout: float = _ANSWER_TIMEOUT_S) -> _Address | None
     address = _read_address(directory)
     if address is None:
         return None
-    client = redis.Redis(
-        host="127.0.0.1",
-        port=address.port,
-        socket_timeout=timeout,
-        socket_connect_timeout=timeout,
-        retry=Retry(NoBackoff(), 0),
-        decode_responses=True,
-        encoding_errors="surrogateescape",  # a path may have bytes that are not UTF-8
-    )
-    with client, suppress(redis.RedisError, OSError):
-        client.ping()  # unlike the other commands, refused while the server loads its data
-        pid: int = client.info("server")["process_id"]
-        data = client.config_get("dir")["dir"]
-        if pid == address.pid and data == str(directory / ".jobwire" / "data"):
+    url = f"redis://127.0.0.1:{address.port}/0"
+    with suppress(Refused, *LOST):
+        connection = connect(Opening(url, timeout=timeout, role="embedded"))
+        try:
+            # PING, unlike the other commands, is refused while the server loads its data.
+            pong, info, found = connection.ask(
+                [("PING",), ("INFO", "server"), ("CONFIG", "GET", "dir")]
+            )
+        finally:
+            connection.close()
+        is_right = pong == b"PONG" and b"process_id:%d\r\n" % address.pid in info
+        if is_right and found == [b"dir", os.fsencode(directory / ".jobwire" / "data")]:
             return address
     return None
 

@@ -17,10 +17,11 @@ from contextlib import suppress
 from typing import Any
 
 import hiredis
-import redis
 
 from jobwire.connection import connect
-from jobwire.connection.cluster import is_away
+from jobwire.connection.cluster import Refused, is_away
+from jobwire.connection.connection import connect as open_connection
+from jobwire.connection.opening import Opening
 from jobwire.errors import RedisUnreachable
 from jobwire.protocol.wire import Arg
 
@@ -30,7 +31,7 @@ CLOSE_TIMEOUT_S = 1.0  # for which `close` waits for the thread
 LINGER_S = 5.0  # for which an unused connection stays open; between two reads without a notice
 POLL_INTERVAL_S = 0.25  # between reads of a server or proxy that cannot send notices
 CHUNK = 65_536  # bytes to read at once
-_LOST = (redis.RedisError, OSError, hiredis.HiredisError)
+_LOST = (Refused, OSError, hiredis.HiredisError)
 _INCOMPLETE = object()
 _pack: Any = hiredis.pack_command
 
@@ -201,11 +202,12 @@ class _Listener:
         close: Callable[[], None] = lambda: None  # noqa: E731
         try:
             try:
-                opened = connect.opener(self._url, timeout=connect.TIMEOUT_S, protocol=3)()
+                opening = Opening(self._url, timeout=connect.TIMEOUT_S, role="notices", protocol=3)
+                opened = open_connection(opening)
             except _LOST as error:
                 self._waiter.leave(connect.unreachable(self._url, error))
                 return
-            self._socket, _, close = connect.detach(opened)
+            self._socket, close = opened.socket, opened.close
             try:
                 self._listen()
             except _LOST as error:
@@ -218,9 +220,6 @@ class _Listener:
             self._awake.close()
 
     def _listen(self) -> None:
-        self._socket.settimeout(connect.TIMEOUT_S)
-        self._send(*connect.greeting(self._url, "notices"))
-        self._message()  # a server that rejects the name is usable
         self._send(("CLIENT", "TRACKING", "ON"))
         self._tracks = not isinstance(self._message(), hiredis.ReplyError)
         poll = select.poll()

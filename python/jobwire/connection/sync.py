@@ -6,11 +6,12 @@ from collections.abc import Callable, Generator
 from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
-import redis
-
 from jobwire.connection import connect
 from jobwire.connection.blocking import check_loop
+from jobwire.connection.cluster import Refused
 from jobwire.connection.connection import LOST, Connection, packed
+from jobwire.connection.connection import connect as open_connection
+from jobwire.connection.opening import Opening
 from jobwire.connection.pool import ConnectionPool, PoolExhausted
 from jobwire.connection.resources import script
 from jobwire.errors import RedisTrouble
@@ -46,8 +47,8 @@ class SyncRedis:
         self.url = url = connect.check_url(url)
         self._advice = advice
         # Nothing below refers to this object, so it closes its connections when it is collected.
-        opener = connect.opener(url, timeout=timeout)
-        self._pool = ConnectionPool(partial(_open, url, role, opener), max_connections, timeout)
+        opening = Opening(url, timeout=timeout, role=role)
+        self._pool = ConnectionPool(partial(open_connection, opening), max_connections, timeout)
 
     def run(self, op: Op[T]) -> T:
         """Run an operation to its end and return its result.
@@ -128,7 +129,7 @@ class SyncRedis:
     def _send(self, text: bytes) -> Connection:
         try:
             connection = self._pool.acquire()
-        except (redis.RedisError, PoolExhausted, *LOST) as error:
+        except (Refused, PoolExhausted, *LOST) as error:
             raise connect.unreachable(self.url, error, self._advice) from None
         try:
             connection.send(text)
@@ -151,13 +152,3 @@ class SyncRedis:
         self._pool.discard(connection)
         if isinstance(error, LOST):
             raise connect.no_reply(self.url, error) from None
-
-
-def _open(url: str, role: str, opener: Callable[[], Any]) -> Connection:
-    connection = Connection(opener())
-    try:
-        connect.check_greeting(connection.ask(connect.greeting(url, role)))
-    except BaseException:
-        connection.close()
-        raise
-    return connection

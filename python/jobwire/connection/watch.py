@@ -13,17 +13,18 @@ from collections.abc import Sequence
 from typing import Any
 
 import hiredis
-import redis
 
 from jobwire.connection import connect as _connect
-from jobwire.connection.cluster import is_away
+from jobwire.connection.cluster import Refused, is_away
+from jobwire.connection.connection import connect
+from jobwire.connection.opening import Opening
 from jobwire.errors import RedisRefused
 from jobwire.protocol.wire import Arg
 
 __all__ = ["Watch"]
 
 CHUNK = 65_536  # bytes to read at once
-LOST = (redis.RedisError, OSError, hiredis.HiredisError)
+LOST = (Refused, OSError, hiredis.HiredisError)
 _pack: Any = hiredis.pack_command
 _INCOMPLETE = object()  # hiredis returns it while a message is incomplete
 _NOTICE = object()
@@ -32,8 +33,8 @@ _NOTICE = object()
 class Watch:
     """A connection that sends commands, and waits until the replies to its reads would change.
 
-    Only one thread at a time may use it. It reads the socket itself, because redis-py hides a
-    notice that comes before a reply.
+    Only one thread at a time may use it. It reads the socket itself, because a `Connection` hides
+    notices.
 
     Args:
         url: URL of the server.
@@ -53,7 +54,7 @@ class Watch:
         self._stop = stop
         self._stop_check_interval = stop_check_interval
         self._url = url
-        self._open = _connect.opener(url, timeout=_connect.TIMEOUT_S, protocol=3)
+        self._opening = Opening(url, timeout=_connect.TIMEOUT_S, role="wakeup", protocol=3)
         self._connection: Any = None
         self._reader: Any = None
         self._asked: set[bytes] = set()
@@ -86,7 +87,7 @@ class Watch:
                 left = deadline - time.monotonic()
                 if left <= 0:
                     break
-                self._connection._sock.settimeout(min(self._stop_check_interval, left))
+                self._connection.socket.settimeout(min(self._stop_check_interval, left))
                 try:
                     self._take(self._message(), self.noticed)
                 except TimeoutError:
@@ -124,7 +125,7 @@ class Watch:
             self._send([("BRPOP", key, f"{timeout:.3f}")])
             while not self._stop.is_set():
                 left = max(deadline - time.monotonic(), 0.001)
-                self._connection._sock.settimeout(min(self._stop_check_interval, left))
+                self._connection.socket.settimeout(min(self._stop_check_interval, left))
                 try:
                     message = self._reply(set())
                 except TimeoutError:
@@ -143,16 +144,15 @@ class Watch:
     def close(self) -> None:
         """Close the connection; the next command opens a new one."""
         if self._connection is not None:
-            self._connection.disconnect()
+            self._connection.close()
             self._connection = None
 
     def _connect(self) -> None:
         if self._stop.is_set():
             raise ConnectionAbortedError("stopping")  # a connection made now would stay open
-        self._connection = self._open()
+        self._connection = connect(self._opening)
         self._reader = hiredis.Reader(notEnoughData=_INCOMPLETE)
         self._unread = 0
-        self._exchange(_connect.greeting(self._url, "wakeup"))
         try:
             self._exchange([("CLIENT", "TRACKING", "ON")])
         except RedisRefused:
@@ -172,8 +172,8 @@ class Watch:
         return replies
 
     def _send(self, commands: Sequence[tuple[Arg, ...]]) -> None:
-        self._connection._sock.settimeout(_connect.TIMEOUT_S)
-        self._connection._sock.sendall(b"".join(map(_pack, commands)))
+        self._connection.socket.settimeout(_connect.TIMEOUT_S)
+        self._connection.socket.sendall(b"".join(map(_pack, commands)))
 
     def _reply(self, keys: set[bytes]) -> Any:
         """Return the next reply, or `_NOTICE` after adding the keys of a notice to `keys`."""
@@ -192,7 +192,7 @@ class Watch:
             OSError: The connection is closed, or no message came in time (TimeoutError).
         """
         while (message := self._reader.gets()) is _INCOMPLETE:
-            chunk = self._connection._sock.recv(CHUNK)
+            chunk = self._connection.socket.recv(CHUNK)
             if not chunk:
                 raise ConnectionResetError("connection closed by the server")
             self._reader.feed(chunk)

@@ -59,7 +59,7 @@ class SyncPusher(Client):
         """Open a connection that waits only so long for a reply; connecting may take longer."""
         self.run(echo("a connection to use"))
         (connection,) = self.redis._pool._idle
-        connection._socket.settimeout(seconds)
+        connection.socket.settimeout(seconds)
 
 
 class AsyncPusher:

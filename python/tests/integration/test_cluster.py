@@ -11,12 +11,11 @@ from itertools import count
 from pathlib import Path
 
 import pytest
-import redis
-from redis.exceptions import AskError, ClusterDownError, MovedError, NoPermissionError
 
 from harness.servers import Reaper, wait_until
 from jobwire import App, Client, ConfigError, RedisTrouble, RedisUnreachable
-from jobwire.connection.cluster import Nodes, expand, keys_at
+from jobwire.connection.cluster import Nodes, Refused, expand, keys_at
+from jobwire.protocol.wire import ErrorReply
 from tests.clusters import Cluster, cluster
 from tests.workers import Workers, jobwire
 
@@ -189,29 +188,29 @@ def test_a_restricted_user_finds_its_node(nodes: Cluster) -> None:
 def test_the_search_follows_redirections() -> None:
     """KEY-4: the search for the node of a slot, without a socket."""
     nodes = Nodes("s0", [("a", 1), ("b", 2)])
-    dead = redis.ConnectionError("refused")
+    dead = ConnectionError("refused")
     search = nodes.search()
     assert search.next() == ("a", 1)
-    assert not search.ends(MovedError("3 c:3"))
+    assert not search.ends(ErrorReply("MOVED 3 c:3"))
     assert search.next() == ("c", 3)
     assert not search.ends(dead)
     assert search.next() == ("b", 2)
-    assert not search.ends(MovedError("3 c:3"))  # it has not heard of the death yet
-    with pytest.raises(redis.ConnectionError, match="refused"):
+    assert not search.ends(ErrorReply("MOVED 3 c:3"))  # it has not heard of the death yet
+    with pytest.raises(ConnectionError, match="refused"):
         search.next()
 
     search = nodes.search()
     assert search.next() == ("a", 1)
-    assert not search.ends(MovedError("3 :4"))  # at the same host
+    assert not search.ends(ErrorReply("MOVED 3 :4"))  # at the same host
     assert search.next() == ("a", 4)
-    assert search.ends(AskError("3 b:2"))
+    assert search.ends(ErrorReply("ASK 3 b:2"))
     search = nodes.search()
     assert search.next() == ("a", 4), "the node of the last time comes first"
-    assert not search.ends(ClusterDownError("CLUSTERDOWN The cluster is down"))
+    assert not search.ends(ErrorReply("CLUSTERDOWN The cluster is down"))
     assert search.next() == ("a", 1)
-    assert search.ends(NoPermissionError("no permissions"))
-    with pytest.raises(redis.AuthenticationError):
-        nodes.search().ends(redis.AuthenticationError("WRONGPASS"))
+    assert search.ends(ErrorReply("NOPERM no permissions"))
+    with pytest.raises(Refused):
+        nodes.search().ends(Refused("WRONGPASS"))
 
 
 def test_urls_of_shards() -> None:

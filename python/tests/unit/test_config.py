@@ -237,7 +237,7 @@ def test_urls_of_a_server(url: str) -> None:
         ("redis://host?decode_responses=true", "unknown option 'decode_responses'"),
         ("redis://host?sentinel_password=x", "unknown option 'sentinel_password'"),
         ("redis://host?protocol=4", "protocol '4' is not 2 or 3"),
-        ("redis://host?db=x", "db"),
+        ("redis://host?db=x", "db 'x' is not a number"),
         ("redis://host?ssl_ca_certs=ca.crt", "write rediss:// instead"),
         ("valkey+sentinel://a/m?ssl_ca_certs=b", r"write valkeys\+sentinel:// instead of valkey\+"),
         ("unix:///a.sock?ssl_ca_certs=ca.crt", "ssl_ca_certs is for TLS; remove it"),

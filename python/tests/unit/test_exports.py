@@ -171,10 +171,9 @@ def test_a_worker_without_ports_and_traces_loads_neither() -> None:
         "from jobwire.cli.worker import worker\n"
         "from jobwire.worker.process import process, supervisor"
     )
-    # redis-py loads opentelemetry if it is installed.
-    assert {"prometheus_client", "http.server", "jobwire.inspect", "jobwire.otel"}.isdisjoint(
-        modules
-    )
+    heavy = {"redis", "opentelemetry", "prometheus_client", "http.server", "email", "zipfile"}
+    assert heavy.isdisjoint(modules)
+    assert {"jobwire.inspect", "jobwire.otel"}.isdisjoint(modules)
     assert {"jobwire.monitoring.server", "jobwire.monitoring.exposition"}.isdisjoint(modules)
     assert "prometheus_client" not in loaded("import jobwire.monitoring")
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import logging
 import math
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from jobwire.application.fetcher import Fetcher, TakenJob
-from jobwire.connection.watch import LOST
+from jobwire.connection.connection import LOST
 from jobwire.errors import RedisTrouble
 from jobwire.protocol.outcome import Outcome
 from jobwire.protocol.reliable import InFlightJob
@@ -38,8 +39,14 @@ def _troubles() -> Iterator[None]:
     """Raise what a client of Redis raises as an error of this package."""
     try:
         yield
-    except LOST as error:
+    except _lost() as error:
         raise RedisTrouble(str(error)) from error
+
+
+def _lost() -> tuple[type[Exception], ...]:
+    """Return the errors of sockets, and those of redis-py if the application has loaded it."""
+    redis_py = sys.modules.get("redis")
+    return LOST if redis_py is None else (*LOST, redis_py.RedisError)
 
 
 def _until_done(
