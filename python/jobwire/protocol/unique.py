@@ -174,7 +174,7 @@ def declared(item: Mapping[str, Any], wish: Unique | float) -> dict[str, Any]:
 
 
 def key_of(class_name: str, queue: str, args: list[Any], by: By | None) -> str:
-    """Return the key of a job from what its payload has. [X-UNIQ-1]
+    """Return the key of a job from its class, queue and arguments. [X-UNIQ-1]
 
     Raises:
         InvalidJob: The arguments have no value that `by` names, or it returned no JSON value.
