@@ -233,8 +233,9 @@ class JobRules:
 
     def _add(self, step: Step, unit: Unit, key: str) -> None:
         words = [*step.words[2:]]
+        options = set()
         while words and words[0].upper() in _ZADD_OPTIONS:
-            words.pop(0)
+            options.add(words.pop(0).upper())
         pairs = list(zip(words[::2], words[1::2], strict=False))
         jids = []
         for score, text in pairs:
@@ -244,7 +245,7 @@ class JobRules:
                 self._ledger.exercise("INSP-8" if key == "schedule" else "KEY-3")
                 if key == "dead":
                     self._ledger.exercise("EXEC-3")
-            else:
+            elif b"XX" not in options:  # which adds no member
                 jids += self._member(step, key, text, time)
         self._distinct(step, [jid for jid in jids if jid])
         if key == "schedule":

@@ -217,6 +217,9 @@ RIGHT: dict[str, list[Line]] = {
         say("EVALSHA", SHA, 1, "x", reply=1),
         WAIT,
     ],
+    "rescheduled when it was gone": [
+        say("ZADD", "retry", "XX", "CH", 1796068385.5, '{"class":"A","args":[],"jid":"a"}', reply=0)
+    ],
     "script called again because the error was lost": [
         say("EVALSHA", SHA, 1, "x", reply=Refusal("NOSCRIPT No"), received=False),
         say("EVALSHA", SHA, 1, "x", reply=Refusal("NOSCRIPT No")),
