@@ -341,7 +341,9 @@ def test_the_worker_outlives_a_command_beside_it(dev: Callable[..., Dev]) -> Non
 
 def test_the_page_is_served_and_its_address_is_shown(dev: Callable[..., Dev]) -> None:
     # The port that pages prefer is taken, so that no page of another test has the address later.
-    with suppress(OSError), socket.create_server(("127.0.0.1", 9928)):
+    with ExitStack() as taken:
+        with suppress(OSError):  # it is taken already
+            taken.enter_context(socket.create_server(("127.0.0.1", 9928)))
         started = dev("--web")
         started.wait_logged("jobwire web: http://127.0.0.1:")
     started.wait_logged(", process ")
