@@ -346,7 +346,7 @@ class Play:
         wait_for(decided, self._within(step), 0.01)
         holds, seen = self._state.all_hold(wanted)
         if not holds:
-            self._broken = f"waited for {text(wanted)}, but {seen}"
+            self._broken = f"waited for {text(wanted)}, but {seen}{self._ends()}"
             self._broken_by = self._checks.around({"that": wanted})
 
     def _within(self, step: Mapping[str, Any]) -> float:
@@ -405,18 +405,23 @@ class Play:
             return CheckResult(requirement, False, blocked_by=why, by="harness")
         if self._restless is not None:
             message += f"\n(the processes did not come to rest: {self._restless})"
-        for worker in self._sandbox.workers.values():
-            if worker.idle_expected and (status := worker.group.status) is not None:
-                message += f"\n({worker.name} ended without a signal, exit status {status}; "
-                message += f"its output:\n{worker.group.excerpt()})"
         return CheckResult(
             requirement,
             False,
-            message,
+            message + self._ends(),
             miss.expected,
             miss.seen,
             self._checks.around(step),
             seconds=seconds,
+        )
+
+    def _ends(self) -> str:
+        """Return a line for each worker that ended without a signal, with its output."""
+        return "".join(
+            f"\n({worker.name} ended without a signal, exit status {worker.group.status}; "
+            f"its output:\n{worker.group.excerpt()})"
+            for worker in self._sandbox.workers.values()
+            if worker.idle_expected and worker.group.status is not None
         )
 
     def _miss(self, step: Mapping[str, Any]) -> Miss | None:

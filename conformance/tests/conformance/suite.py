@@ -195,6 +195,12 @@ WORKERS = {
         "did not fetch from",
     ),
 }
+USES_A_KEY_AND_ENDS = _WORKER + (
+    "redis = socket.create_connection((url[0], int(url[1])))\n"
+    "redis.sendall(b'ZRANGEBYSCORE schedule -inf 1\\r\\n')\n"
+    "redis.recv(65536)\n"
+    "raise SystemExit('no such member')\n"
+)
 IGNORES_TERM = _WORKER + "signal.signal(signal.SIGTERM, signal.SIG_IGN)\nfetch()"
 FORKS = _WORKER + (
     "child = 'import time; time.sleep(599)'\n"

@@ -22,6 +22,7 @@ from tests.conformance.suite import (
     GOOD,
     IGNORES_TERM,
     REFERENCE,
+    USES_A_KEY_AND_ENDS,
     WORKERS,
     Marked,
     adapter,
@@ -85,6 +86,15 @@ def test_a_worker_that_breaks_the_rules(how: str, marked: Marked, tmp_path: Path
     assert "the worker of the implementation is at fault: " in said.err
     assert "Remedy: " in said.err
     assert says in said.err
+
+
+@needs_proc
+def test_a_worker_that_uses_a_key_and_ends_gets_a_verdict(marked: Marked, tmp_path: Path) -> None:
+    path = adapter(tmp_path, GOOD, USES_A_KEY_AND_ENDS)
+    said = run("check", path, "--case", "exec-order", "--patience", "2", env=marked.environment)
+    assert said.status == 1, said.err
+    assert "w1 ended without a signal, exit status 1" in said.err
+    assert "no such member" in said.err
 
 
 @pytest.mark.parametrize("case", ["push-plain", "exec-order"])
