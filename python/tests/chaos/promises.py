@@ -463,7 +463,7 @@ def schedules(bench: Bench) -> Found:
     Each step from each state is carried out on a real server once. A worker may be killed before
     any step, and lose its lease while it lives, twice in all.
     """
-    each, longest_s = (250_000, 150.0) if bench.full else (2_500, 20.0)
+    each, longest_s = (250_000, 900.0) if bench.full else (2_500, 20.0)
     shell = bench.shell
     drawn = states = carried_out = longest = 0
     wrong: list[str] = []
