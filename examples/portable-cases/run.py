@@ -3,8 +3,9 @@
     jobwire conform export cases client/core client/bulk client/scheduled
     python run.py cases redis://127.0.0.1:6379/15
 
-It empties that database. `docs/how-to/portable-cases.md` has the rules. Only `port.py` knows the
-implementation: it has the function `perform(request)`, which returns the answer.
+It needs redis-py (`pip install redis`), and empties that database. `docs/how-to/portable-cases.md`
+has the rules. Only `port.py` knows the implementation: it has the function `perform(request)`,
+which returns the answer.
 """
 
 import json

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import Any, NamedTuple
 import click
 
 from jobwire_conformance.cli import print_error
-from jobwire_conformance.errors import EnvironmentFault
+from jobwire_conformance.errors import EnvironmentFault, Usage
 from jobwire_conformance.judge.objects import OBJECTS
 from jobwire_conformance.judge.payloads import Place, Role, View
 from jobwire_conformance.judge.schemas import can_judge
@@ -157,16 +156,12 @@ def validate(
 
 def _server(url: str, namespace: str, limit: int, check: _Check, as_json: bool) -> int:
     """Check the objects in a server; return the exit status."""
-    import redis
-
+    from jobwire_conformance.sandbox.external_server import parse
     from jobwire_conformance.spec.keyspace import Odd, stored
 
-    try:
-        server = redis.Redis.from_url(re.sub("^valkey", "redis", url))
-    except ValueError as error:
-        raise click.UsageError(f"--redis: {error}") from None
     count = invalid = 0
     try:
+        server = parse(url, may_encrypt=True).link()
         for found in stored(server, limit, namespace):
             if isinstance(found, Odd):
                 one = check
@@ -181,10 +176,11 @@ def _server(url: str, namespace: str, limit: int, check: _Check, as_json: bool) 
             invalid += is_broken
             if is_broken or as_json or isinstance(found, Odd):
                 _report(found.name, judged, as_json, check=one)
-    except redis.RedisError as error:
-        return print_error(EnvironmentFault(f"--redis: {error}"))
-    finally:
-        server.close()
+    except Usage as error:
+        raise click.UsageError(str(error)) from None
+    except EnvironmentFault as error:
+        return print_error(error)
+    server.close()
     if not as_json:
         click.echo(f"{count:,} object{'s' * (count != 1)}, {invalid} invalid", err=True)
     return 1 if invalid else 0

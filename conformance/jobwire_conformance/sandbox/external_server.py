@@ -13,6 +13,7 @@ from jobwire_conformance.wire.resp import command
 __all__ = ["ExternalServer", "borrow", "parse"]
 
 _MARK = "jobwire:suite"  # a key in the second database, so that another run does not use it
+_NOT_ENCRYPTED = "the suite must read the commands, so encrypted connections are not possible"
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +26,7 @@ class ExternalServer:
         database: Number of the database.
         greeting: Frame of the first command of a connection: AUTH, or empty without a password.
         mark: True if it holds the key that marks the databases as used.
+        tls: Whether connections are encrypted.
     """
 
     host: str
@@ -32,6 +34,7 @@ class ExternalServer:
     database: int
     greeting: bytes
     mark: bool = False
+    tls: bool = False
 
     def link(self) -> Link:
         """Return a new connection."""
@@ -40,6 +43,7 @@ class ExternalServer:
             host=self.host,
             greeting=self.greeting,
             name=f"the server of --redis, {self.host}:{self.port},",
+            tls=self.tls,
         )
         if self.database:
             link.call("SELECT", self.database)
@@ -58,16 +62,21 @@ class ExternalServer:
         link.close()
 
 
-def parse(url: str) -> ExternalServer:
+def parse(url: str, *, may_encrypt: bool = False) -> ExternalServer:
     """Return the database of a URL.
+
+    Args:
+        url: The URL.
+        may_encrypt: Whether it may ask for TLS.
 
     Raises:
         Usage: The URL is wrong or has a form that the suite does not support.
     """
-    if not url.startswith(("redis://", "valkey://")):
+    tls = may_encrypt and url.startswith(("rediss://", "valkeys://"))
+    if not tls and not url.startswith(("redis://", "valkey://")):
+        other = "or rediss:// for TLS" if may_encrypt else _NOT_ENCRYPTED
         raise Usage(
-            f"--redis {_public(url)}: expected redis://[:PASSWORD@]HOST[:PORT][/DATABASE]; the "
-            "suite must read the commands, so encrypted connections are not possible"
+            f"--redis {_public(url)}: expected redis://[:PASSWORD@]HOST[:PORT][/DATABASE]; {other}"
         )
     try:
         parts = urlsplit(url)
@@ -79,7 +88,7 @@ def parse(url: str) -> ExternalServer:
         raise Usage(f"--redis {_public(url)}: only the number of a database may follow the address")
     secrets = [unquote(part) for part in (parts.username, parts.password) if part]
     greeting = command("AUTH", *secrets) if parts.password else b""
-    return ExternalServer(host, port, database, greeting)
+    return ExternalServer(host, port, database, greeting, tls=tls)
 
 
 def borrow(reaper: Reaper, first: ExternalServer) -> tuple[ExternalServer, ExternalServer]:

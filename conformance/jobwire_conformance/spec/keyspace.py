@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Sequence
-from typing import Any, Literal, NamedTuple, cast
-
-import redis
+from typing import Any, Literal, NamedTuple
 
 from jobwire_conformance.judge.payloads import PLACES, Place
+from jobwire_conformance.wire.link import Link, Refused
 
 __all__ = ["Odd", "Stored", "stored"]
 
@@ -79,7 +78,7 @@ _FORMS = tuple(
 )
 
 
-def stored(server: redis.Redis, limit: int, namespace: str = "") -> Iterator[Stored | Odd]:
+def stored(server: Link, limit: int, namespace: str = "") -> Iterator[Stored | Odd]:
     """Yield the objects of the protocol in a server, key by key.
 
     The keys come from SCAN. A key that appears or disappears meanwhile may be left out.
@@ -91,19 +90,19 @@ def stored(server: redis.Redis, limit: int, namespace: str = "") -> Iterator[Sto
         namespace: Prefix of the keys.
     """
     seen: set[bytes] = set()
-    cursor = 0
+    cursor = b"0"
     pattern = re.sub(r"([*?\[\]\\])", r"\\\1", namespace) + "*"
     while True:
-        cursor, page = cast(tuple[int, list[bytes]], server.scan(cursor, pattern, _PAGE))
+        cursor, page = server.call("SCAN", cursor, "MATCH", pattern, "COUNT", _PAGE)
         keys = [key for key in page if key not in seen]
         seen.update(keys)  # SCAN may return a key twice
         yield from _of_keys(server, keys, limit, namespace)
-        if cursor == 0:
+        if cursor == b"0":
             return
 
 
 def _of_keys(
-    server: redis.Redis, keys: Sequence[bytes], limit: int, namespace: str
+    server: Link, keys: Sequence[bytes], limit: int, namespace: str
 ) -> Iterator[Stored | Odd]:
     known = []
     for key in keys:
@@ -111,10 +110,8 @@ def _of_keys(
         form = next((form for form in _FORMS if form.pattern.fullmatch(name)), None)
         if form is not None:
             known.append((key, name, form))
-    pipeline = server.pipeline(transaction=False)
-    for key, _, _ in known:
-        pipeline.type(key)
-    for (key, name, form), stored_type in zip(known, pipeline.execute(), strict=True):
+    types = server.calls([("TYPE", key) for key, _, _ in known])
+    for (key, name, form), stored_type in zip(known, types, strict=True):
         found = _text(stored_type)
         if found == form.type:
             yield from _of_key(server, key, name, form, limit)
@@ -122,20 +119,18 @@ def _of_keys(
             yield Odd(name, form.rule, f"a {found}", f"a {form.type}")
 
 
-def _of_key(
-    server: redis.Redis, key: bytes, name: str, form: _Form, limit: int
-) -> Iterator[Stored | Odd]:
+def _of_key(server: Link, key: bytes, name: str, form: _Form, limit: int) -> Iterator[Stored | Odd]:
     try:
-        if form.type == "hash" and (length := server.hlen(key)) > limit:
+        if form.type == "hash" and (length := server.call("HLEN", key)) > limit:
             yield Odd(name, form.rule, f"left out: {length} fields, more than --limit {limit}", "")
             return
         if form.type == "list":
-            reply: Any = server.lrange(key, 0, limit - 1)
+            reply = server.call("LRANGE", key, 0, limit - 1)
         elif form.type == "zset":
-            reply = server.zrange(key, 0, limit - 1)
+            reply = server.call("ZRANGE", key, 0, limit - 1)
         else:
-            reply = server.hgetall(key)
-    except redis.ResponseError as error:
+            reply = server.call("HGETALL", key)
+    except Refused as error:
         yield Odd(name, form.rule, f"left out: {error}", "")
         return
     if form.schema == "payload":
@@ -145,7 +140,8 @@ def _of_key(
     elif form.type == "list":
         yield Stored(name, form.schema, None, _json([_text(word) for word in reply]))
     else:
-        fields = {_text(field): value for field, value in reply.items()}
+        pairs = zip(reply[::2], reply[1::2], strict=True)
+        fields = {_text(field): value for field, value in pairs}
         if form.schema == "work":
             for field, value in fields.items():
                 yield Stored(f"{name} {field}", "work", None, value)

@@ -11,9 +11,13 @@ import hiredis
 from jobwire_conformance.errors import EnvironmentFault
 from jobwire_conformance.wire.resp import command
 
-__all__ = ["Link"]
+__all__ = ["Link", "Refused"]
 
 _INCOMPLETE = object()  # the reader returns it while a reply is incomplete
+
+
+class Refused(EnvironmentFault):
+    """The server answered a command with an error."""
 
 
 class Link:
@@ -25,6 +29,8 @@ class Link:
         host: Host of the server.
         greeting: Frame of the first command: AUTH, if the server needs a password.
         name: Name of the server in messages.
+        tls: Whether to encrypt. The authorities that sign certificates are those of the system, or
+            of the variable `SSL_CERT_FILE`.
     """
 
     def __init__(
@@ -35,10 +41,16 @@ class Link:
         host: str = "127.0.0.1",
         greeting: bytes = b"",
         name: str = "the suite's own Redis",
+        tls: bool = False,
     ) -> None:
         self._name = name
         try:
             self._socket = socket.create_connection((host, port), timeout)
+            if tls:
+                import ssl
+
+                context = ssl.create_default_context()
+                self._socket = context.wrap_socket(self._socket, server_hostname=host)
         except OSError as error:
             raise EnvironmentFault(
                 f"cannot connect to {name} at {host}:{port}: {error.strerror or error}"
@@ -51,7 +63,8 @@ class Link:
         """Return the reply to a command.
 
         Raises:
-            EnvironmentFault: The server refused the command or has gone.
+            Refused: The server refused the command.
+            EnvironmentFault: It has gone.
         """
         return self.calls([words])[0]
 
@@ -72,7 +85,7 @@ class Link:
             ) from None
         for reply, name in zip(replies, names, strict=True):
             if isinstance(reply, hiredis.ReplyError):
-                raise EnvironmentFault(f"{self._name} refused {name}: {reply}{_hint(str(reply))}")
+                raise Refused(f"{self._name} refused {name}: {reply}{_hint(str(reply))}")
         return replies
 
     def close(self) -> None:

@@ -87,7 +87,7 @@ def test_versions_and_limits_agree() -> None:
     assert extras["conformance"] == [f"jobwire-conformance{limits}"]
     assert not [line for line in suite["dependencies"] if line.startswith("jobwire")]
     shared = {*package["dependencies"], *extras["cli"]}
-    names = {line.partition(">")[0] for line in shared} & {"click", "hiredis", "redis", "rich"}
+    names = {line.partition(">")[0] for line in shared} & {"click", "hiredis", "rich"}
     assert {line for line in shared if line.partition(">")[0] in names} <= {*suite["dependencies"]}
 
 

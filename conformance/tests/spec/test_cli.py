@@ -7,12 +7,15 @@ import os
 import pty
 import re
 import shutil
+import socket
+import ssl
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import NoneType
 
 import pytest
-import redis
 
 from harness.servers import Server
 from jobwire_conformance.spec.document import parts
@@ -317,7 +320,7 @@ def test_other_objects(schema: str, text: str, status: int, words: str, tmp_path
 
 def test_objects_in_a_server(server: Server) -> None:
     """KEY-2, KEY-3, BEAT-3, BEAT-17, ITER-1, SIG-4: found by their keys, and left as they are."""
-    with redis.Redis.from_url(server.url) as client:
+    with server.client() as client:
         identity = "app:1:0a1b2c3d4e5f"
         client.lpush("queue:a", PAYLOAD, PAYLOAD, PAYLOAD.replace("[1]", "{}"))
         client.zadd("retry", {PAYLOAD.replace('"default"', "7"): 1})
@@ -355,7 +358,43 @@ def test_objects_in_a_server(server: Server) -> None:
 def test_a_server_that_is_away_is_one_line() -> None:
     ended = jobwire("validate", "--redis", "valkey://localhost:1")
     assert (ended.returncode, ended.stdout) == (4, "")
-    assert re.fullmatch(r"jobwire: --redis: .*Connection refused\.\n", ended.stderr)
+    assert re.fullmatch(r"jobwire: cannot connect to .*: Connection refused\n", ended.stderr)
+
+
+def test_a_server_that_refuses_is_one_line(server: Server) -> None:
+    ended = jobwire("validate", "--redis", server.url.replace("//", "//:wrong@"))
+    assert (ended.returncode, ended.stdout) == (4, "")
+    assert re.fullmatch(r"jobwire: the server of --redis, .* refused AUTH: .*\n", ended.stderr)
+
+
+def test_a_server_with_tls(server: Server, tmp_path: Path) -> None:
+    """The system, or SSL_CERT_FILE, must have the authority of its certificate."""
+    key = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-keyout", "key")
+    name = ("-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost", "-out", "crt")
+    subprocess.run(
+        ["openssl", "req", "-x509", *key, *name], cwd=tmp_path, check=True, capture_output=True
+    )
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tmp_path / "crt", tmp_path / "key")
+    server.client().lpush("queue:a", PAYLOAD)
+
+    def relay() -> None:
+        theirs = context.wrap_socket(listener.accept()[0], server_side=True)
+        with theirs, socket.create_connection(("127.0.0.1", server.port)) as ours:
+            while request := theirs.recv(65_536):
+                ours.sendall(request)
+                theirs.sendall(ours.recv(65_536))
+
+    with socket.create_server(("127.0.0.1", 0)) as listener, ThreadPoolExecutor() as threads:
+        url = f"rediss://localhost:{listener.getsockname()[1]}/0"
+        for trust, status, words in (
+            ("/dev/null", 4, "CERTIFICATE_VERIFY_FAILED"),
+            (str(tmp_path / "crt"), 0, "1 object, 0 invalid\n"),
+        ):
+            relayed = threads.submit(relay)
+            ended = jobwire("validate", "--redis", url, SSL_CERT_FILE=trust)
+            assert (ended.returncode, words in ended.stderr) == (status, True), ended.stderr
+            assert isinstance(relayed.exception(60), ssl.SSLError if status else NoneType)
 
 
 def test_standard_input() -> None:
@@ -400,7 +439,7 @@ def test_fixture_files_that_are_not(old: str, new: str, words: str, tmp_path: Pa
         ([], "give either a FILE, - for standard input, or --redis URL"),
         (["x", "--redis", "redis://localhost:1"], "give either a FILE"),
         (["--redis", "redis://localhost:1", "--in", "retry"], "--redis finds kinds and places"),
-        (["--redis", "nowhere"], "URL must specify one of the following schemes (redis://"),
+        (["--redis", "nowhere"], "HOST[:PORT][/DATABASE]; or rediss:// for TLS"),
         (["x", "--generation", "6"], "is not one of"),
         (["x", "--schema", "work", "--in", "retry"], "--in is for payloads"),
         (["x", "--schema", "iteration", "--generation", "6.4"], "6.4 has no object iteration"),
