@@ -26,12 +26,17 @@ FAILURES = frozenset(["fail", "blocked", "flaky"])
 
 @dataclass(frozen=True, slots=True)
 class Deviation:
-    """A failure that the implementation declares."""
+    """A failure that the implementation declares.
+
+    Attributes:
+        sometimes: True if its check also passes in some runs, so that it is never stale.
+    """
 
     id: str
     reason: str
     issue: str | None = None
     expect: str | None = None
+    sometimes: bool = False
 
     @property
     def unexplained(self) -> bool:
@@ -81,11 +86,11 @@ def load_deviations(path: Path) -> list[Deviation]:
     deviations: list[Deviation] = []
     for number, entry in enumerate(entries, 1):
         place = f"{path}: deviation {number}"
-        unknown = set(entry) - {"id", "reason", "issue", "expect"}
+        unknown = set(entry) - {"id", "reason", "issue", "expect", "sometimes"}
         if unknown:
             raise Usage(
                 f"{place}: unknown key {', '.join(sorted(unknown))}; "
-                "expected id, reason, issue, expect"
+                "expected id, reason, issue, expect, sometimes"
             )
         ids = entry.pop("id", None)
         ids = ids if isinstance(ids, list) else [ids]
@@ -96,6 +101,8 @@ def load_deviations(path: Path) -> list[Deviation]:
         for name in ("issue", "expect"):
             if not isinstance(entry.get(name, ""), str):
                 raise Usage(f"{place}: {name}: {entry[name]!r}; expected a text")
+        if not isinstance(entry.get("sometimes", False), bool):
+            raise Usage(f"{place}: sometimes: {entry['sometimes']!r}; expected true or false")
         for id_ in ids:
             if any(deviation.id == id_ for deviation in deviations):
                 raise Usage(f"{place}: {id_} occurs twice; remove one of them")
@@ -206,7 +213,7 @@ def stale(
     stale_ones = []
     for deviation in deviations:
         about = [v for v in verdicts if deviation.meets(v.case, v.requirement)]
-        known = about and deviation.id not in left_out
+        known = about and deviation.id not in left_out and not deviation.sometimes
         # A check that another deviation has marked as stale also passed.
         if known and all(verdict.status in ("pass", "stale") for verdict in about):
             stale_ones.append(deviation)

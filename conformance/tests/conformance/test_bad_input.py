@@ -476,6 +476,8 @@ NOBODY = "-".join(("PUSH", "999"))  # in two parts, so that it is not a citation
         ('[[deviation]]\nid = "PUSH-*"\nreason = "x"', 2, "without wildcards"),
         ('[[deviation]]\nid = "push-haed#PUSH-1"\nreason = "x"', 2, "its cases: push-head"),
         ('[[deviation]]\nid = "push-head#PUSH-1"\nreason = "x"', 2, "stale: push-head#PUSH-1"),
+        ('[[deviation]]\nid = "push-head#PUSH-1"\nreason = "x"\nsometimes = true', 0, "1 pass"),
+        ('[[deviation]]\nid = "PUSH-1"\nreason = "x"\nsometimes = 3', 64, "true or false"),
         ('[[deviation]]\nid = "PAY-3"\nreason = "TODO: later"', 2, "still TODO"),
         ('[[deviation]]\nid = ["PAY-3", "push-head#PUSH-1"]\nreason = "x"', 2, "push-head#PUSH-1"),
         ('[[deviation]]\nid = ["PAY-3", "PAY-3"]\nreason = "x"', 64, "PAY-3 occurs twice"),
