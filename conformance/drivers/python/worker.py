@@ -168,8 +168,11 @@ app.sidekiq_status("JobwireProgress", "JobwireObey")
 @app.active_job("JobwireActive")
 def active(*args: Any, **kwargs: Any) -> None:
     """Accept any arguments; fail if the first one is `fail`."""
-    given = [*args, Keywords({Symbol(key): kwargs[key] for key in kwargs})] if kwargs else args
-    report("begin", args=neutral([*given]))
+    # Only what arrives as keyword arguments is shown as such.
+    given = [dict(arg) if isinstance(arg, Keywords) else arg for arg in args]
+    if kwargs:
+        given.append(Keywords({Symbol(key): kwargs[key] for key in kwargs}))
+    report("begin", args=neutral(given))
     report("end", ok=True)
     if args[:1] == ("fail",):
         raise JobwireError("fail")

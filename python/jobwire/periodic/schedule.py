@@ -178,7 +178,7 @@ def _difference(
             taken_over.append(entry.name)
         fields = entry.fields(layout=layout)
         if schedule:
-            fields["jw_source"] = schedule
+            fields |= {"source": "dynamic", "jw_source": schedule}
         names = [name for name, text in fields.items() if before.fields.get(name) != text]
         if names:
             changed.append((entry.name, names))

@@ -57,7 +57,10 @@ def starts(keys: Keys, fields: Mapping[str, Any], jid: str) -> Op[bool]:
 
 def forget_status(keys: Keys, fields: Mapping[str, Any], jid: str) -> list[Command]:
     """Return the steps that tell those who wait for a job that it succeeded. [X-ADDON-12]"""
-    return [command("UNLINK", keys.gitlab_status(jid))] if fields.get(STATUS_EXPIRATION) else []
+    expiration = fields.get(STATUS_EXPIRATION)  # truthy as in Ruby, so 0 counts
+    if expiration is None or expiration is False:
+        return []
+    return [command("UNLINK", keys.gitlab_status(jid))]
 
 
 def take_waiter(job: Job) -> str:

@@ -330,7 +330,7 @@ def load(
         fields = entry.fields(layout=layout)
         defaults = entry.defaults(layout=layout)
         if schedule:
-            fields["jw_source"] = schedule
+            fields |= {"source": "dynamic", "jw_source": schedule}
         pairs = [*fields.items(), *((f"?{name}", value) for name, value in defaults.items())]
         words += (member, *(("", 0) if latest is None else (tick_member(latest), latest)))
         words += (2 * len(pairs), *(word for pair in pairs for word in pair))
