@@ -104,6 +104,8 @@ def push_bulk(client: jobwire.Client, request: dict[str, Any]) -> dict[str, Any]
     name = job.pop("class", None)
     all_args = halved(request["args"]) if name == "JobwireHalf" else request["args"]
     options = {option: job.pop(option) for option in OPTIONS if option in job}
+    if "unique" in request:
+        options["unique"] = request["unique"]
     times = {field: request[field] for field in ("at", "spread_interval") if field in request}
     return {"jids": client.push_bulk(name, all_args, fields=job, **options, **times)}
 

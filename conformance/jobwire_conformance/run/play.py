@@ -215,8 +215,8 @@ class Play:
             request["at"] = (
                 [_moment(time_) for time_ in at] if isinstance(at, list) else _moment(at)
             )
-        if "spread_interval" in step:
-            request["spread_interval"] = step["spread_interval"]
+        given = ("spread_interval", "unique")
+        request |= {name: step[name] for name in given if name in step}
         self._ask("push_bulk", request, step, "jids")
 
     def _inspect(self, step: Mapping[str, Any]) -> None:
