@@ -29,7 +29,7 @@ from jobwire.protocol.progress import JobProgress
 from jobwire.protocol.results import Result, ResultOutcome
 from jobwire.protocol.times import Generation
 from jobwire.protocol.unique import Refused
-from jobwire.protocol.wire import At, Local, Message, Op, Step
+from jobwire.protocol.wire import At, Local, Message, Op
 
 if TYPE_CHECKING:
     from jobwire.application.push_buffer import Keeper, PendingPushes
@@ -61,23 +61,18 @@ class PlacedIds(list["str | None"]):
 class _Answer(dict[str, str]):
     """The jobs that were refused, as `Refused`, and the shard of each one that was not."""
 
-    def __init__(self) -> None:
-        self._parts: list[tuple[str, Sequence[ReadyPayload], Refused]] = []
-
-    def add(self, shard: str, jobs: Sequence[ReadyPayload], refused: Refused) -> None:
-        self._parts.append((shard, jobs, refused))
-        if refused:
-            self.update(refused)
+    __slots__ = ("parts",)
+    parts: list[tuple[str, Sequence[ReadyPayload]]]
 
     @property
     def shards(self) -> dict[str, list[str]]:
         shards: dict[str, list[str]] = {}
-        for shard, jobs, refused in self._parts:
+        for shard, jobs in self.parts:
             written = [job.jid for job in jobs]
-            if refused:
-                written = [jid for jid in written if jid not in refused]
+            if self:
+                written = [jid for jid in written if jid not in self]
             if written:
-                shards.setdefault(shard, []).extend(written)
+                shards[shard] = [*shards[shard], *written] if shard in shards else written
         return shards
 
 
@@ -96,24 +91,12 @@ class _Calls:
     def call(self, shard: str, call: Callable[[Any], Any]) -> Op[Any]:
         """Call the client of a shard: the asyncio one returns an awaitable, the other its value."""
         made = partial(call, self.client_of(shard))
-        return self.take(shard, Local(made, made))
+        return self.shards.take(shard, Local(made, made))
 
     def produce(self, shard: str, operation: Callable[[Producer], Op[Any]]) -> Op[Any]:
         """Carry out an operation of the producer of a shard, as a part of the dialogue."""
         client = self.client_of(shard)
-        return self.take(shard, At(client.redis, operation(client._producer)))
-
-    def take(self, shard: str, step: Step) -> Op[Any]:
-        """Take a step that calls a shard."""
-        trouble = None
-        self.shards.begin(shard)
-        try:
-            return (yield step)
-        except RedisTrouble as error:
-            trouble = error
-            raise
-        finally:
-            self.shards.end(shard, trouble)
+        return self.shards.take(shard, At(client.redis, operation(client._producer)))
 
     def ask(self, call: Callable[[Any], Any], enough: Callable[[Any], bool]) -> Op[Any]:
         """Ask the shards one after the other, until an answer is enough; return the last one.
@@ -125,7 +108,6 @@ class _Calls:
         answer = None
         for name in self.shards.served:
             try:
-                self.shards.check(name)
                 answer = yield from self.call(name, call)
             except RedisTrouble as error:
                 trouble = trouble or error
@@ -182,37 +164,52 @@ class ShardedWriter(JobWriter):
         """
         if self.transport.overrides:
             return (yield from deliver(self.transport, jobs))
+        answer = _Answer()
+        if (quick := self._shards.quick(jobs)) is not None:
+            try:
+                yield from self._write(quick, jobs, False, buffered)
+            except RedisTrouble as error:
+                if not may_pass(error):
+                    raise
+                jobs = [job for job in jobs if job.jid not in error.written]
+            else:
+                answer.parts = [(quick, jobs)]
+                return answer
         if self._shards.is_due():
             yield from self._calls.follow()
-        bound, left = self._parts(jobs)
-        answer = _Answer()
+        done: list[tuple[str, Sequence[ReadyPayload]]] = []
+        answer.parts = done
         troubles: list[RedisTrouble] = []
         tried: set[str] = set()
-        while bound or left:
-            parts = [*bound, *self._shards.spread(left, tried)]
-            bound, left = [], []
+        parts = self._parts(jobs)
+        while parts:
+            left: list[ReadyPayload] = []
             for shard, part, last in parts:
                 try:
-                    answer.add(shard, part, (yield from self._write(shard, part, last, buffered)))
+                    refused = yield from self._write(shard, part, last, buffered)
                 except RedisTrouble as error:
                     if last or not may_pass(error):
                         troubles.append(error)
                         continue
                     tried.add(shard)
                     written = set(error.written)
-                    answer.add(shard, [job for job in part if job.jid in written], {})
+                    done.append((shard, [job for job in part if job.jid in written]))
                     left += [job for job in part if job.jid not in written]
+                else:
+                    done.append((shard, part))
+                    if refused:
+                        answer.update(refused)
+            parts = self._shards.spread(left, tried) if left else ()
         if troubles:
             raise _joined(troubles, answer)
         return answer
 
-    def _parts(self, jobs: Sequence[ReadyPayload]) -> tuple[list[Part], list[ReadyPayload]]:
-        """Return the jobs of each shard that a key decides, and those that may go to any one."""
+    def _parts(self, jobs: Sequence[ReadyPayload]) -> Sequence[Part]:
+        """Return the jobs of each shard: those that a key decides, and those that may go to any."""
         placement = self._shards.placement
-        free = [job for job in jobs if job.plain] if placement == "spread" else []
-        if len(free) == len(jobs):  # as nearly always
-            return [], free
-        free = []
+        if placement == "spread" and not [job for job in jobs if not job.plain]:  # nearly always
+            return self._shards.spread(jobs)
+        free: list[ReadyPayload] = []
         bound: dict[str, list[ReadyPayload]] = {}
         homes: dict[str, str] = {}
         for job in jobs:
@@ -223,24 +220,23 @@ class ShardedWriter(JobWriter):
             if key not in homes:
                 homes[key] = self._shards.of(key)
             bound.setdefault(homes[key], []).append(job)
-        return [(shard, part, True) for shard, part in bound.items()], free
+        parts = [(shard, part, True) for shard, part in bound.items()]
+        return [*parts, *self._shards.spread(free)]
 
     def _write(
         self, shard: str, jobs: Sequence[ReadyPayload], last: bool, buffered: bool
     ) -> Op[Refused]:
         """Write jobs to a shard, or keep those in its buffer that may go to no other one."""
         client = self._calls.client_of(shard)
-        keeper = client._producer.writer.keeper
+        writer = client._producer.writer
+        keeper = writer.keeper
         if keeper is None or not buffered:
-            return self._send_to(shard, client, jobs)
-        send = partial(self._send_to, shard, client)
-        return keeper.write(jobs, send) if last else self._write_at_once(keeper, send, jobs)
+            return self._shards.take(shard, At(client.redis, writer.send(jobs)))
 
-    def _send_to(
-        self, shard: str, client: Client | AsyncClient, jobs: Sequence[ReadyPayload]
-    ) -> Op[Refused]:
-        self._shards.check(shard)
-        return self._calls.take(shard, At(client.redis, client._producer.writer.send(jobs)))
+        def send(jobs: Sequence[ReadyPayload]) -> Op[Refused]:
+            return self._shards.take(shard, At(client.redis, writer.send(jobs)))
+
+        return keeper.write(jobs, send) if last else self._write_at_once(keeper, send, jobs)
 
     @staticmethod
     def _write_at_once(
@@ -272,7 +268,6 @@ class _LowestGeneration(FleetGeneration):
         trouble: RedisTrouble | None = None
         for name in self._calls.shards.served:
             try:
-                self._calls.shards.check(name)
                 found.append((yield from self._calls.produce(name, Producer.generation)))
             except RedisTrouble as error:
                 trouble = error
@@ -412,7 +407,7 @@ class ShardedProducer(Producer):
         return min(answers, key=lambda answer: _PLACES.index(answer.place))
 
     def _likely(self, jid: str) -> str:
-        order = turn(jid, self._shards.used)
+        order = turn(jid, self._shards.orders)
         return next((name for name in order if not self._shards.away(name)), order[0])
 
 

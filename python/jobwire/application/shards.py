@@ -30,9 +30,10 @@ from jobwire.protocol.placement import (
     check_placement,
     newest,
     ranking,
+    rotations,
     turn,
 )
-from jobwire.protocol.wire import command, once
+from jobwire.protocol.wire import Op, Step, command, once
 
 __all__ = ["TIMEOUT_S", "Part", "Shards", "is_shard_name", "may_pass", "named"]
 
@@ -100,6 +101,7 @@ class Shards:
     Attributes:
         names: Their names.
         used: Those that get jobs.
+        orders: Their `rotations`.
         served: Those that are not removed.
         epoch: Number of the last change of a state that this program knows.
         placement: The rule.
@@ -113,6 +115,7 @@ class Shards:
         self._states: States = {}
         self._read_at = -math.inf  # monotonic
         self.used = self.served = self.names
+        self.orders = rotations(self.used)
         self.epoch = 0
         self._begin()
         _all.add(self)
@@ -136,7 +139,24 @@ class Shards:
             jid: The id of the job.
             without: Shards that this job has tried.
         """
-        return self._first(turn(jid, self.used), without)
+        return self._first(turn(jid, self.orders), without)
+
+    def quick(self, jobs: Sequence[ReadyPayload]) -> str | None:
+        """Return the shard for a single job without a key, as most pushes are, in the usual case.
+
+        None if there are several jobs or a key, if a shard is away, or if the states are due.
+        """
+        if (
+            len(jobs) == 1
+            and jobs[0].plain
+            and self.placement == "spread"
+            and not self._away
+            and time.monotonic() - self._read_at < FRESH_S
+        ):
+            shard = turn(jobs[0].jid, self.orders)[0]
+            if not (self._asked[shard] and self._silent(shard)):
+                return shard
+        return None
 
     def spread(self, jobs: Sequence[ReadyPayload], without: Collection[str] = ()) -> list[Part]:
         """Return the shards for jobs without a key.
@@ -147,12 +167,8 @@ class Shards:
             jobs: The jobs.
             without: Shards that these jobs have tried.
         """
-        if len(jobs) == 1:  # as most pushes
-            shard = self.choose(jobs[0].jid, without)
-            last = shard is None
-            return [(shard or turn(jobs[0].jid, self.used)[0], jobs, last)]
         parts: dict[tuple[str, bool], Sequence[ReadyPayload]] = {}
-        for order, part in by_turn(jobs, self.used):
+        for order, part in by_turn(jobs, self.orders):
             shard = self._first(order, without)
             place = (order[0], True) if shard is None else (shard, False)
             parts[place] = [*parts[place], *part] if place in parts else part
@@ -160,7 +176,7 @@ class Shards:
 
     def _first(self, order: Sequence[str], without: Collection[str]) -> str | None:
         first = order[0]
-        if not (without or self._away or self._silent(first)):
+        if not (without or self._away or (self._asked[first] and self._silent(first))):
             return first
         left = [name for name in order if name not in without and not self.away(name)]
         return next((name for name in left if not self._silent(name)), left[0] if left else None)
@@ -194,6 +210,7 @@ class Shards:
                 _log.info("shards that get jobs: %s", ", ".join(used or self.names))
             # Without any, jobs are better on some shard than nowhere.
             self.used = used or self.names
+            self.orders = rotations(self.used)
             self.served = tuple(name for name in self.names if named[name] != "removed")
 
     def away(self, name: str) -> str:
@@ -203,28 +220,28 @@ class Shards:
             return ""
         return f"{away[1]} ({time.monotonic() - away[0]:.0f} s ago)"
 
-    def check(self, name: str) -> None:
-        """Raise if a shard is known to be away.
+    def take(self, name: str, step: Step) -> Op[Any]:
+        """Take a step that calls a shard, and note its answer. An error names the shard.
 
         Raises:
-            RedisUnreachable: It is away.
+            RedisUnreachable: It is known to be away; the step is not taken.
         """
         if name in self._away and (reason := self.away(name)):
             raise RedisUnreachable(f"shard {name!r} is away, so nothing was written: {reason}")
-
-    def begin(self, name: str) -> None:
-        """Note a call to a shard."""
         asked = self._asked[name]
         if not asked:
             self._heard[name] = time.monotonic()
         asked.append(None)
+        try:
+            return (yield step)
+        except RedisTrouble as error:
+            self._blame(name, error)
+            raise
+        finally:
+            self._heard[name] = time.monotonic()
+            asked.pop()
 
-    def end(self, name: str, error: RedisTrouble | None = None) -> None:
-        """Note the end of a call to a shard, and its trouble, which then names the shard."""
-        self._heard[name] = time.monotonic()
-        self._asked[name].pop()
-        if error is None:
-            return
+    def _blame(self, name: str, error: RedisTrouble) -> None:
         reason = str(error)
         if isinstance(error, NoReply) or may_pass(error):
             self._leave_out(name, reason)

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from struct import error as StructError
 from struct import iter_unpack
 from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
@@ -37,6 +36,7 @@ __all__ = [
     "newest",
     "ranking",
     "read_states",
+    "rotations",
     "turn",
     "write_states",
 ]
@@ -91,51 +91,59 @@ def ranking(key: str, shards: Sequence[str]) -> list[str]:
     return sorted(shards, key=weight, reverse=True)
 
 
-def turn(jid: str, shards: Sequence[str]) -> Sequence[str]:
-    """Return the shards in the order in which a job without a key tries them.
+def rotations(shards: Sequence[str]) -> Sequence[Sequence[str]]:
+    """Return the orders for `turn`: the given one, and so on, with each shard first once."""
+    return [(*shards[first:], *shards[:first]) for first in range(len(shards))]
+
+
+def turn(jid: str, orders: Sequence[Sequence[str]]) -> Sequence[str]:
+    """Return the order in which a job without a key tries the shards.
 
     Ids are random, so their last digits spread jobs evenly, for a tenth of the cost of `ranking`.
     Another shard moves most of the ids: nothing but a guess depends on the place of such a job.
+
+    Args:
+        jid: The id of the job.
+        orders: The `rotations` of the shards.
     """
     try:
-        first = int(jid[-8:], 16) % len(shards)
+        return orders[int(jid[-8:], 16) % len(orders)]
     except ValueError:  # an id that a person gave
-        return ranking(jid, shards)
-    return [*shards[first:], *shards[:first]] if first else shards
+        return ranking(jid, orders[0])
 
 
 def by_turn(
-    jobs: Sequence[ReadyPayload], shards: Sequence[str]
-) -> Iterator[tuple[Sequence[str], Sequence[ReadyPayload]]]:
-    """Yield each order in which some jobs try the shards, as `turn` has it, and these jobs."""
+    jobs: Sequence[ReadyPayload], orders: Sequence[Sequence[str]]
+) -> Iterable[tuple[Sequence[str], Sequence[ReadyPayload]]]:
+    """Return each order in which some jobs try the shards, as `turn` has it, and these jobs."""
+    if len(orders) == 1:
+        return [(orders[0], jobs)] if jobs else ()
     ends = _ends([job.jid for job in jobs])
-    if len(ends) != len(jobs):
+    if ends is None:
         mixed: dict[tuple[str, ...], list[ReadyPayload]] = {}
         for job in jobs:
-            mixed.setdefault(tuple(turn(job.jid, shards)), []).append(job)
-        yield from mixed.items()
-        return
-    parts: list[list[ReadyPayload]] = [[] for _ in shards]
-    count = len(shards)
-    for job, end in zip(jobs, ends, strict=True):
-        parts[end % count].append(job)
-    for first, part in enumerate(parts):
-        if part:
-            yield [*shards[first:], *shards[:first]], part
+            mixed.setdefault(tuple(turn(job.jid, orders)), []).append(job)
+        return mixed.items()
+    parts: list[list[ReadyPayload]] = [[] for _ in orders]
+    add, count = [part.append for part in parts], len(parts)
+    for job, (end,) in zip(jobs, ends, strict=True):
+        add[end % count](job)
+    return [(order, part) for order, part in zip(orders, parts, strict=True) if part]
 
 
-def _ends(jids: Sequence[str]) -> Sequence[int]:
-    """Return the last 8 digits of ids as numbers; other than all of them if one is not usual.
+def _ends(jids: Sequence[str]) -> Iterator[tuple[int]] | None:
+    """Return the last 8 digits of ids as numbers; None if one is not usual.
 
     All at once, because a slice and a conversion for each id take twice the time.
     """
     text = " ".join(jids)
     if text[24::25] != " " * (len(jids) - 1):
-        return ()
+        return None
     try:
-        return [end for (end,) in iter_unpack(">8xI", bytes.fromhex(text))]
-    except (ValueError, StructError):  # not of hex digits
-        return ()
+        digits = bytes.fromhex(text)
+    except ValueError:
+        return None
+    return iter_unpack(">8xI", digits) if len(digits) == 12 * len(jids) else None
 
 
 def home(job: ReadyPayload, placement: Placement) -> str | None:

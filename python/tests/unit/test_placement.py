@@ -27,6 +27,7 @@ from jobwire.protocol.placement import (
     newest,
     ranking,
     read_states,
+    rotations,
     turn,
     write_states,
 )
@@ -44,24 +45,27 @@ def test_jobs_are_spread_evenly(count: int) -> None:
     shards = [f"shard-{number}" for number in range(1, count + 1)]
     numbers = [hashlib.sha256(b"%d" % number).hexdigest()[:24] for number in range(100_000)]
     placed = Counter(ranking(jid, shards)[0] for jid in numbers)
-    turns = Counter(turn(jid, shards)[0] for jid in numbers)
+    orders = rotations(shards)
+    turns = Counter(turn(jid, orders)[0] for jid in numbers)
     even = 100_000 / count
     for counted in (placed, turns):
         assert all(abs(counted[shard] - even) < 0.02 * even for shard in shards)
 
 
-@pytest.mark.parametrize("odd", [[], ["x"], ["a" * 12, "b" * 36], ["é" * 24]])
+@pytest.mark.parametrize("odd", [[], ["x"], ["a" * 12, "b" * 36], ["é" * 24], [" " * 24]])
 def test_jobs_are_parted_by_their_turn(odd: list[str]) -> None:
     """All at once, as one by one; also with ids that people gave."""
-    shards = ["a", "b", "c"]
+    orders = rotations(["a", "b", "c"])
     jobs = [ReadyPayload(jid, "default", None, b"") for jid in [*new_jids(300), *odd]]
-    parts = [(list(order), part) for order, part in by_turn(jobs, shards)]
+    parts = [(list(order), part) for order, part in by_turn(jobs, orders)]
     assert len(parts) == len({tuple(order) for order, _ in parts})
     assert sorted(job.jid for _, part in parts for job in part) == sorted(job.jid for job in jobs)
     for order, part in parts:
-        assert all(list(turn(job.jid, shards)) == order for job in part)
+        assert all(list(turn(job.jid, orders)) == order for job in part)
         assert part == [job for job in jobs if job in part]
-    assert [part for _, part in by_turn(jobs[:1], shards)] == [jobs[:1]]
+    assert [part for _, part in by_turn(jobs[:1], orders)] == [jobs[:1]]
+    assert [*by_turn(jobs, rotations(["a"]))] == [(("a",), jobs)]
+    assert not [*by_turn([], rotations(["a"])), *by_turn([], orders)]
 
 
 def test_a_push_is_one_message_of_one_dialogue() -> None:
