@@ -145,20 +145,19 @@ def beat(
     *,
     owner: bool = False,
 ) -> Op[Answer]:
-    """Write the work records and the progress of jobs, then renew lease and classes.
+    """Write the work records and the progress of jobs, then renew lease and classes, in one step.
 
     [BEAT-1] [BEAT-3] [BEAT-5] [BEAT-9] [BEAT-14] [BEAT-15] [SIG-4] [X-PROG-4] [X-CLASS-1]
 
     The beat of an `owner` of private entries also names the owner and counts the entries. [REL-8]
     """
     names = (keys.work(identity), keys.old_work(identity))
-    work: list[Command] = [command("UNLINK", *names)]
+    shown: list[Command] = [command("UNLINK", *names)]
     if sample.works:
         records = [part for tid, job in sample.works.items() for part in (tid, job.record())]
         for name in names:
-            work += (command("HSET", name, *records), command("EXPIRE", name, LEASE_S))
-    yield Batch([*work, *writes(keys, sample.progress)], atomic=True)
-
+            shown += (command("HSET", name, *records), command("EXPIRE", name, LEASE_S))
+    shown += writes(keys, sample.progress)
     process = keys.process(identity)
     fields: dict[str, Arg] = {
         "info": info,
@@ -172,6 +171,7 @@ def beat(
     owning = command("SADD", keys.owners, identity), command("HLEN", keys.private(identity))
     replies = yield Batch(
         [
+            *shown,
             command("SADD", keys.processes, identity),
             command("HSET", process, *(part for pair in fields.items() for part in pair)),
             command("EXPIRE", process, LEASE_S),
@@ -181,11 +181,11 @@ def beat(
         ],
         atomic=True,
     )
-    signal = replies[3]
+    _, added, _, signal, *_ = replies[len(shown) :]
     return Answer(
         None if signal is None else signal.decode("utf-8", "replace"),
         replies[-1] if owner else 0,
-        replies[1] == len(fields),
+        added == len(fields),
     )
 
 

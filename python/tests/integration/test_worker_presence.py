@@ -42,7 +42,7 @@ def test_a_beat_is_registration_hash_and_expiry_in_one_transaction(server: Serve
     seen = monitored(server)
     begin = max(i for i, line in enumerate(seen) if line == "MULTI")
     words = [line.split()[0] for line in seen[begin:]]
-    assert words == ["MULTI", "SADD", "HSET", "EXPIRE"]
+    assert words == ["MULTI", "UNLINK", "SADD", "HSET", "EXPIRE"]
     assert seen[-1].endswith(" 60")
     assert not any("EVALSHA" in line for line in seen)
     assert BEAT_INTERVAL_S <= 10.0  # BEAT-2
