@@ -184,9 +184,10 @@ def _is_time(matcher: Mapping[str, Any], seen: Spelt, scope: Scope, name: str) -
             return False
     expected = matcher.get("of", "now")
     within = matcher["within"]
+    since = scope.now if matcher.get("fresh") else scope.began
     return (
         _is_number(value)
-        and moment(expected, scope.began) - within <= value <= moment(expected, scope.now) + within
+        and moment(expected, since) - within <= value <= moment(expected, scope.now) + within
     )
 
 
