@@ -31,6 +31,7 @@ from harness.servers import Server, wait_until
 from jobwire import App, Limit, chain, current_job, group, previous
 from jobwire.inspect import sets
 from jobwire.protocol.unique import Scope
+from tests.integration.interleavings import carry_out, jid_of
 from tests.integration.scripts.shell import KEYS, Shell
 from tests.integration.test_unique_interleavings import (
     BOTH,
@@ -39,11 +40,7 @@ from tests.integration.test_unique_interleavings import (
     Rules,
     Step,
     World,
-    jid_of,
-    load,
-    problem,
-    steps,
-    stored,
+    game,
 )
 from tests.workers import running
 
@@ -474,7 +471,7 @@ def schedules(bench: Bench) -> Found:
         ("while_running", BOTH),
     ]
     for scope, first in firsts:
-        rules = Rules(scope)
+        around = game(Rules(scope))
         start = State(replace(first, faults=2))
         known = {start.world: start}
         until = time.monotonic() + longest_s
@@ -482,19 +479,18 @@ def schedules(bench: Bench) -> Found:
             state, length, drawn = start, 0, drawn + 1
             while True:
                 if state.ways is None:
-                    found = [step for _, step in steps(state.world, rules)]
+                    found = [step for _, step in around.steps(state.world)]
                     state.ways = [(step, None) for step in [*found, *clears(state.world)]]
                 if not state.ways or wrong:
                     break
                 at = int(bench.dice.random() * len(state.ways))
                 step, after = state.ways[at]
                 if after is None:
-                    load(shell, state.world)
-                    world = stored(shell, step(shell))
+                    world = carry_out(shell, around, state.world, step)
                     carried_out += 1
                     after = known.setdefault(world, State(world))
                     state.ways[at] = step, after
-                    if (what := problem(world, rules)) is not None:
+                    if (what := around.problem(world)) is not None:
                         wrong.append(f"{scope}: {what}: {world}")
                     if after is state:  # nothing was left to do
                         del state.ways[at]
