@@ -5,10 +5,12 @@
 
 In the part `storm`, workers are killed and started again while members of a hundred batches wait
 for two limits, and half of them for the lock of another member; a person deletes members on the
-page. The jobs keep a ledger in another Redis. The other parts are in `promises.py`; all run by
-default. Each ends with a line of its figures.
+page. The jobs keep a ledger in another Redis. The part `ruby` is the same with half of the workers
+real Sidekiq, which has limits and batches from examples/ruby/jobwire.rb. They get TERM: Sidekiq
+loses the jobs that it holds at a kill. The other parts are in `promises.py`; all run by default.
+Each ends with a line of its figures.
 
-Exit status: 0 all is well, 1 not, 2 wrong usage.
+Exit status: 0 all is well, 1 not, 2 wrong usage, or there is no real Sidekiq for the only part.
 """
 
 from __future__ import annotations
@@ -18,25 +20,32 @@ import json
 import logging
 import os
 import random
+import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections import Counter
 from contextlib import ExitStack, closing
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import redis
 from rich.console import Console
 
+from harness.chroots import CHROOTS, missing
 from harness.servers import Reaper, Server, valkey_program, wait_until
 from jobwire import App, DuplicateJob, Job, Limit, Unique, current_job
 from jobwire.application.call import Call
 from jobwire.worker.base.timings import Timings
+from jobwire.worker.execute.limiting import LONGEST_WAIT_S
 from tests.integration.web.test_bulk import visiting
 from tests.workers import PYTHON, environment, running
 
+RUBY_RELEASE = "8.1.7"
+MEMBERS = {"storm": 100_000, "ruby": 2_000}
 RECORD = "COORDINATION_RECORD"  # the environment variable with the URL of the ledger
 BATCHES = 100
 DYING = 50  # one member of so many dies, in every other batch
@@ -142,8 +151,18 @@ def work(url: str) -> None:
 class Storm:
     """One run, from the first job to the account."""
 
-    def __init__(self, options: argparse.Namespace, server: Server, calm: Server) -> None:
+    def __init__(
+        self, options: argparse.Namespace, server: Server, calm: Server, ruby: Path | None
+    ) -> None:
         self._options = options
+        self._opened = ExitStack()
+        self._ruby = ruby
+        # A worker that is killed after it put a refused job off, but before it noted its place,
+        # leaves it for the longest wait; and as Sidekiq takes most slots, Python refuses many jobs.
+        self._patience = PATIENCE_S + (LONGEST_WAIT_S if ruby else 0)
+        self._sidekiqs: list[Any] = []
+        self.of_ruby: set[int] = set()  # pids
+        self.stops = 0
         self._dice = random.Random(options.seed)
         self._server, self._calm = server, calm
         self._client: Any = server.client()
@@ -166,9 +185,38 @@ class Storm:
         command = [sys.executable, "-m", "tests.chaos.coordination", "--work", self._server.url]
         self._workers.append(subprocess.Popen(command, env=env, cwd=PYTHON))
 
+    def start_sidekiq(self) -> None:
+        from tests.interop.sidekiq import RealSidekiq  # not in a worker
+
+        assert self._ruby is not None
+        real = RealSidekiq(RUBY_RELEASE, CHROOTS / RUBY_RELEASE, self._server.url, self._ruby)
+        env = {"LEDGER_URL": self._calm.url, "ENTER": ENTER, "LEASE": f"{LEASE_S * 1000:.0f}"}
+        worker = real.worker(
+            program="coordination.rb",
+            queues=["ends", "sole", "default"],
+            concurrency=2,  # its BRPOP gets most jobs, unless it is busy
+            timeout=25,
+            env=env,
+        )
+        self._sidekiqs.append(self._opened.enter_context(worker))
+        self.of_ruby.add(self._sidekiqs[-1].pid)
+
+    def stop_sidekiq(self, at: int, *, again: bool) -> None:
+        """Let one end the jobs that it holds; another one may start meanwhile."""
+        victim = self._sidekiqs.pop(at)
+        victim.signal(signal.SIGTERM)
+        if again:
+            self.start_sidekiq()
+        victim.wait(within=PATIENCE_S)
+        self.stops += 1
+
     def kill(self) -> None:
         """Kill a worker, start another one, and end the lease of the dead one."""
-        victim = self._workers.pop(self._dice.randrange(len(self._workers)))
+        at = self._dice.randrange(len(self._workers) + len(self._sidekiqs))
+        if at >= len(self._workers):
+            self.stop_sidekiq(at - len(self._workers), again=True)
+            return
+        victim = self._workers.pop(at)
         victim.kill()
         victim.wait()
         self.start()
@@ -190,6 +238,7 @@ class Storm:
                 self._client.delete(identity)
 
     def close(self) -> None:
+        self._opened.close()
         for worker in self._workers:
             worker.kill()
             worker.wait()
@@ -270,8 +319,11 @@ class Storm:
             done = self._ledger.llen("ended")
             if done > most:
                 most, since = done, time.monotonic()
-            if time.monotonic() - since > PATIENCE_S or self.over():
+            over = self.over()
+            if time.monotonic() - since > self._patience or (over and not self._sidekiqs):
                 break
+            if over:  # besides the jobs that Sidekiq holds, which are in no place
+                self.stop_sidekiq(0, again=False)
             if self._made.is_set() and done + len(self.deleted) > self._options.jobs * 0.98:
                 self._enough.set()
             if not self._enough.is_set() and done - killed_at > self._options.every:
@@ -302,6 +354,7 @@ class Storm:
         left_out = {(number - 1) // size for number in self.deleted}
         dying = Counter(self.dying)
         dying.subtract((n - 1) // size for n, name in self.deleted.items() if name == "Dying")
+        in_ruby = sum(pid in self.of_ruby for pids in runs.values() for pid in pids)
         expected = {f"{at} on_complete" for at in range(BATCHES)}
         for at in range(BATCHES):
             if dying[at] > 0:
@@ -345,6 +398,8 @@ class Storm:
                 "locks left": len(client.keys("jobwire:unique:*")),
                 "slots left": len(held),
                 "jobs left in line": waiting,
+                "jobs left": client.zcard("schedule") + client.zcard("retry"),
+                "Sidekiq that ran nothing": bool(self.of_ruby) and not in_ruby,
             },
             "members": self._options.jobs,
             "deaths": deaths,
@@ -355,15 +410,25 @@ class Storm:
             "duplicates refused": self.refused,
             "kills": len(self.killed),
             "deletions on the page": len(self.deleted),
+            "ends in Ruby": in_ruby,
+            "stops of Sidekiq": self.stops,
         }
 
 
-def storm(options: argparse.Namespace, server: Server, calm: Server) -> tuple[str, list[str]]:
-    """Run a storm; return its figures in words, and a list of mistakes."""
+def storm(
+    options: argparse.Namespace, server: Server, calm: Server, ruby: Path | None = None
+) -> tuple[str, list[str]]:
+    """Run a storm; return its figures in words, and a list of mistakes.
+
+    `ruby` is the directory of the Ruby programs, if half of the workers are real Sidekiq.
+    """
     app.connect(server.url)
-    with closing(Storm(options, server, calm)) as run, closing(app):
-        for _ in range(options.workers):
+    with closing(Storm(options, server, calm, ruby)) as run, closing(app):
+        sidekiqs = options.workers // 2 if ruby else 0
+        for _ in range(options.workers - sidekiqs):
             run.start()
+        for _ in range(sidekiqs):
+            run.start_sidekiq()
         run.rage()
         time.sleep(LEASE_S)  # the last slots of killed processes
         account: Any = run.account()
@@ -375,7 +440,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.chaos.coordination")
     parser.add_argument("parts", nargs="*", metavar="PART", help="those to run")
     parser.add_argument("--full", action="store_true", help="the other parts in their full size")
-    parser.add_argument("--jobs", type=int, default=100_000, help="members of batches")
+    parser.add_argument("--jobs", type=int, help="members of batches")
     parser.add_argument("--workers", type=int, default=4)
     parser.add_argument("--seed", type=int, default=0, help="repeats the choice of killed workers")
     parser.add_argument("--every", type=int, default=70, help="ends of members between two kills")
@@ -385,14 +450,21 @@ def main() -> int:
         work(options.work)
     from tests.chaos.promises import PARTS, Bench  # not in a worker, which has to start soon
 
-    names = ["storm", *PARTS]
+    names = [*MEMBERS, *PARTS]
     if unknown := {*options.parts} - {*names}:
         parser.error(f"no part {', '.join(unknown)}; expected some of {', '.join(names)}")
-    if options.jobs < BATCHES or options.workers < 1:
-        parser.error(f"--jobs must be at least {BATCHES}, --workers at least 1")
+    if not (options.jobs is None or options.jobs >= BATCHES) or options.workers < 2:
+        parser.error(f"--jobs must be at least {BATCHES}, --workers at least 2")
     out = Console(highlight=False, soft_wrap=True)
     status = 0
-    for part in options.parts or names:
+    parts = options.parts or names
+    if "ruby" in parts and (reason := missing(RUBY_RELEASE)):
+        out.print(f"coordination: left out: ruby: {reason}")
+        parts = [part for part in parts if part != "ruby"]
+        status = 0 if parts else 2
+    given = options.jobs
+    for part in parts:
+        options.jobs = given or MEMBERS.get(part)
         with ExitStack() as opened:
             reaper = Reaper()
             opened.callback(reaper.close)
@@ -400,7 +472,12 @@ def main() -> int:
             opened.callback(server.close)
             opened.callback(calm.close)
             started = time.monotonic()
-            if part == "storm":
+            if part == "ruby":
+                from tests.interop.sidekiq import with_jobwire
+
+                programs = Path(opened.enter_context(tempfile.TemporaryDirectory()))
+                words, wrong = storm(options, server, calm, with_jobwire(programs))
+            elif part == "storm":
                 words, wrong = storm(options, server, calm)
             else:
                 bench = Bench(server, calm, random.Random(options.seed), options.full)

@@ -22,7 +22,6 @@ import json
 import os
 import random
 import re
-import shutil
 import sys
 import tempfile
 import threading
@@ -49,9 +48,8 @@ from tests.interop import ledger_app
 from tests.interop.driver import Driver
 from tests.interop.ledger_app import QUEUE, RECORD, ROWS, app
 from tests.interop.python_worker import worker_process
-from tests.interop.sidekiq import CRON_VERSION, GENERATIONS, RUBY, RealSidekiq
+from tests.interop.sidekiq import CRON_VERSION, GENERATIONS, RealSidekiq, with_jobwire
 
-ROOT = Path(__file__).resolve().parents[3]
 RUBY_RELEASES = {1: "7.3.2", 2: "8.1.7"}
 # Only Python serves `default`, only Ruby `ruby`, and both serve `both`.
 KINDS = {
@@ -275,9 +273,7 @@ class Storm:
         self.ledger: Any = calm.client()
         app.connect(self._server.url)
         opened.callback(app.close)
-        for file in (*RUBY.glob("*.rb"), ROOT / "examples" / "ruby" / "jobwire.rb"):
-            shutil.copy(file, self._directory)
-        shutil.copytree(ROOT / "lua", self._directory / "lua")
+        with_jobwire(self._directory)
         os.environ["LEDGER_URL"] = calm.url
         driver = opened.enter_context(self._sidekiq(CRON_VERSION).driver(loads="rails.rb"))
         self.minutes = periodic.write_entries(driver, self._server.url, ENTRIES)

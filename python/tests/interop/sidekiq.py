@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -18,6 +19,7 @@ from harness.servers import wait_until
 from tests.interop.driver import Driver
 
 RUBY = Path(__file__).parent / "ruby"
+ROOT = Path(__file__).resolve().parents[3]
 GENERATIONS = ("6.4.1", "7.3.2", "8.1.7")
 CRON_VERSION = "6.4.1"  # only the Debian that has it has sidekiq-cron also
 _CRON = "usr/share/doc/ruby-sidekiq-cron"
@@ -30,6 +32,14 @@ with.to_h { |path|
 }
 """
 """Ruby for `Driver.eval`: status and body of pages of Sidekiq's own web page, by their paths."""
+
+
+def with_jobwire(directory: Path) -> Path:
+    """Copy the Ruby programs to this directory, beside examples/ruby/jobwire.rb; return it."""
+    for file in (*RUBY.glob("*.rb"), ROOT / "examples" / "ruby" / "jobwire.rb"):
+        shutil.copy(file, directory)
+    shutil.copytree(ROOT / "lua", directory / "lua")
+    return directory
 
 
 class SidekiqWorker:

@@ -5,7 +5,6 @@ real Sidekiq.
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
@@ -17,20 +16,17 @@ from harness.chroots import CHROOTS
 from harness.servers import Server, wait_until
 from jobwire import App, DuplicateJob, Limit
 from tests.interop.driver import Driver, RubyError
-from tests.interop.sidekiq import RUBY, RealSidekiq, open_gate, results, started
+from tests.interop.sidekiq import ROOT, RealSidekiq, open_gate, results, started, with_jobwire
 from tests.workers import running
 
-ROOT = Path(__file__).resolve().parents[3]
 VECTORS = json.loads((ROOT / "fixtures" / "vectors" / "unique-keys.json").read_text("utf-8"))
 
 
 @pytest.fixture
 def sidekiq(sidekiq_version: str, server: Server, tmp_path: Path) -> RealSidekiq:
     """A real Sidekiq with the Ruby side of unique jobs, limits and batches."""
-    shutil.copytree(ROOT / "lua", tmp_path / "lua")
-    for file in (*RUBY.glob("*.rb"), ROOT / "examples" / "ruby" / "jobwire.rb"):
-        shutil.copy(file, tmp_path)
-    return RealSidekiq(sidekiq_version, CHROOTS / sidekiq_version, server.url, tmp_path)
+    chroot = CHROOTS / sidekiq_version
+    return RealSidekiq(sidekiq_version, chroot, server.url, with_jobwire(tmp_path))
 
 
 @pytest.fixture
