@@ -24,6 +24,7 @@ from jobwire import (
 )
 from jobwire.application.config import FetchMode
 from jobwire.inspect.sets import sweep_queue
+from jobwire.protocol.gitlab import forget_status
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.ruby_locks import RubyLock, ruby_lock_of
 from tests.integration.clients import push_job
@@ -352,6 +353,14 @@ def test_a_job_of_gitlab(
     assert during == [1, 1]
     assert "error_class" not in json.loads(client.zrange("dead", 0, 0)[0])
     assert "GitLab has cancelled it" in caplog.text
+
+
+@pytest.mark.parametrize(("expiration", "ends"), [(60, 1), (0, 1), ("", 1), (None, 0), (False, 0)])
+def test_a_status_of_gitlab_ends_if_ruby_takes_its_expiration_for_true(
+    expiration: object, ends: int
+) -> None:
+    """X-ADDON-12: every value but nil and false is true in Ruby."""
+    assert len(forget_status(Keys(), {"status_expiration": expiration}, ME)) == ends
 
 
 @FETCH
