@@ -16,9 +16,6 @@ const millisecondsFrom = 1e11
 
 // Time returns a time in the form of the generation. [GEN-1] [GEN-2]
 func (g Generation) Time(t time.Time) Number {
-	if mistake.Made("whole-seconds") {
-		t = t.Truncate(time.Second)
-	}
 	if g == 7 && mistake.Made("integer-seconds") {
 		return Number(strconv.FormatInt(t.Unix(), 10))
 	}
