@@ -85,7 +85,8 @@ class Limits:
         place = script_free(
             *(self._keys, limit, held.queue), jid=jid, text=outcome.text, lease=self._lease
         )
-        return msgspec.structs.replace(outcome, after=(place,))
+        # In the same message: a crash between the two would leave the job to its longest wait.
+        return msgspec.structs.replace(outcome, beside=(place,))
 
     def ending(self, held: InFlightJob, outcome: Outcome) -> Outcome:
         """Return the outcome of a job with the release of its slot. [X-LIMIT-5]"""
