@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from jobwire.errors import RedisRefused
 from jobwire.protocol.keys import Keys
-from jobwire.protocol.times import Generation
+from jobwire.protocol.times import MILLISECONDS_FROM, Generation, read
 from jobwire.protocol.wire import Arg, Batch, Command, Op, command
 
 __all__ = [
@@ -198,16 +198,26 @@ class ThreadMetrics:
         if failed:
             numbers[_FAILED] += 1
         else:
-            whole_ms = int(ms)
-            numbers[_MS] += whole_ms
-            numbers[_US] += int(ms * 1000)
-            numbers[_HISTOGRAM + bisect_right(BOUNDS, whole_ms)] += 1
+            microseconds = int(ms * 1000)
+            numbers[_US] += microseconds
+            if microseconds < 1000:
+                numbers[_HISTOGRAM] += 1
+            else:
+                whole_ms = microseconds // 1000
+                numbers[_MS] += whole_ms
+                numbers[_HISTOGRAM + bisect_right(BOUNDS, whole_ms)] += 1
 
-    def began(self, waited: float) -> None:
-        """Count the seconds that a job waited in its queue; clocks that differ make them < 0."""
-        ms = int(waited * 1000) if waited > 0 else 0
-        # The first power of two that is greater.
-        self._waits[ms.bit_length() if ms < WAITS[-1] else len(WAITS)] += 1
+    def began(self, now: float, enqueued: object) -> None:
+        """Count how long a job waited in its queue, if its `enqueued_at` is a time."""
+        if type(enqueued) is int and enqueued >= MILLISECONDS_FROM:  # of most jobs: without a call
+            ms = int(now * 1000) - enqueued
+        elif (at := read(enqueued)) is not None:
+            ms = int((now - at) * 1000)
+        else:
+            return
+        # The first power of two that is greater; clocks that differ make the time negative.
+        power = ms.bit_length() if ms > 0 else 0
+        self._waits[power if power < len(WAITS) else len(WAITS)] += 1
 
     def add(self, other: ThreadMetrics) -> None:
         """Add the numbers of `other`, whose thread must have ended."""

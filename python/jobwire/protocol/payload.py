@@ -37,7 +37,7 @@ _ODD_ESCAPE = re.compile(rb"\\(?:/|u(?!00(?:0[0-7be-f]|1[0-9a-f])))")
 VERSION = "jw_version"
 """Field with the version of the class for which a job was enqueued."""
 
-_ENCODED = ("encrypt", "compressed")  # fields of extensions that encode `args`
+_ENCODED = frozenset(["encrypt", "compressed"])  # fields of extensions that encode `args`
 
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
 _decode_raw = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
@@ -133,10 +133,11 @@ class Job:
             TypeError: `args` is neither an array nor null, or a mark says that its elements are
                 encoded. The job fails. [EXEC-7] [EXEC-13]
         """
-        for mark in _ENCODED:
-            value = self.fields.get(mark)
-            if value is not None and value is not False:
-                raise TypeError(f"args are encoded, as field {mark} says, and were not decoded")
+        if not _ENCODED.isdisjoint(self.fields):
+            for mark in sorted(_ENCODED):
+                value = self.fields.get(mark)
+                if value is not None and value is not False:
+                    raise TypeError(f"args are encoded, as field {mark} says, and were not decoded")
         return self.args
 
     @property
@@ -225,8 +226,12 @@ def decode(text: bytes, queue: str) -> Job:
             value can represent them and be written back. [PAY-23] [PAY-24]
     """
     try:
-        # Counting brackets is quick. Only a payload with many of them needs the exact depth.
-        if text.count(b"[") + text.count(b"{") > MAX_DEPTH and _depth(text) > MAX_DEPTH:
+        # Only a payload that is long and has many brackets needs the exact depth.
+        if (
+            len(text) > 2 * MAX_DEPTH
+            and text.count(b"[") + text.count(b"{") > MAX_DEPTH
+            and _depth(text) > MAX_DEPTH
+        ):
             raise MalformedPayload("PAY-3", "", f"nests deeper than {MAX_DEPTH} levels")
         return Job(text, _decode(text), queue)
     except msgspec.ValidationError as error:

@@ -158,7 +158,11 @@ def read_fetched(reply: Any) -> Fetched:
     parts = iter(taken)
     for field, text, returned, recovered in zip(parts, parts, parts, parts, strict=True):
         name = field.decode()
-        jobs.append(InFlightJob(name, private_queue(name), text, int(returned), int(recovered)))
+        queue = private_queue(name)
+        if returned == b"0" == recovered:  # nearly all
+            jobs.append(InFlightJob(name, queue, text))
+        else:
+            jobs.append(InFlightJob(name, queue, text, int(returned), int(recovered)))
     return Fetched(
         jobs,
         {

@@ -77,10 +77,11 @@ def test_what_a_failed_flush_keeps(error: Exception, kept: bool) -> None:
 def test_waiting_times_are_counted_by_powers_of_two() -> None:
     """KEY-5: in a minute for 8 hours, in ten minutes for three days, each only once."""
     metrics = Metrics()
-    for waits in ((-1.0, 0.0009, 0.001), (0.003, 1e9)):
+    now_ms = int(NOW * 1000)
+    for enqueued in ((now_ms + 1000, NOW - 0.0009, now_ms - 1), (now_ms - 3, 0, "no time")):
         thread = metrics.for_thread()
-        for seconds in waits:
-            thread.began(seconds)
+        for value in enqueued:
+            thread.began(NOW, value)
     counted = [
         *("INCRBY", "u32", "#0", 2, "INCRBY", "u32", "#1", 1),
         *("INCRBY", "u32", "#2", 1, "INCRBY", "u32", "#31", 1),

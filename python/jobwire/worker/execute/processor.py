@@ -11,7 +11,6 @@ from contextvars import copy_context
 
 from jobwire.application.current import current, running
 from jobwire.errors import Cancelled, JobTimeout, MalformedPayload, RedisTrouble, Shutdown
-from jobwire.protocol import times
 from jobwire.protocol.batches import BATCH
 from jobwire.protocol.expiry import EXPIRES_AT
 from jobwire.protocol.gitlab import is_of_gitlab, take_waiter
@@ -236,8 +235,7 @@ class Processor:
         if (held.recovered or not plain) and self._ends_unstarted(held, job, compiled):
             return 0.0
         execution = Execution(held, job, compiled, time.time())
-        if (enqueued := times.read(job.fields.get("enqueued_at"))) is not None:
-            self._counters.began(execution.began_at - enqueued)
+        self._counters.began(execution.began_at, job.fields.get("enqueued_at"))
         if not plain and is_of_gitlab(job.fields):
             execution.waiter = take_waiter(job)
         if self._has_status:

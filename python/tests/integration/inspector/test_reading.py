@@ -221,7 +221,7 @@ def test_executions(inspector: Any, server: Server, client: Any) -> None:
         tally = recorder.for_thread()
         for ms, failed in ((10, False), (50, False), (1, True)):
             tally.record("A|b", ms, failed)
-            tally.began(ms / 1000)
+            tally.began(NOW, int(NOW * 1000) - ms)
         shell.run(recorder.flush(Keys(), now=NOW - ago, generation=7))
     shell.close()
     for generation in (7, 8):

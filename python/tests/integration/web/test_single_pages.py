@@ -362,7 +362,7 @@ def test_the_overview_has_the_rate_and_the_waiting_times(
         assert "No worker of jobwire has started a job." in page.get("/").text
         for seconds in (0.1, 2, 2, 2_000):
             thread.record("A", 10, failed=False)
-            thread.began(seconds)
+            thread.began(clock.now, clock.now - seconds)
         redis.run(counted.flush(Keys(), now=clock.now))
         clock.forward(60)
         text = page.get("/?period=1h").text
