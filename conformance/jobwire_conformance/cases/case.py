@@ -15,7 +15,7 @@ from jsonschema import Draft202012Validator, ValidationError
 from jobwire_conformance import data
 from jobwire_conformance.errors import SuiteFault
 
-__all__ = ["Case", "load", "load_file"]
+__all__ = ["Case", "load", "load_file", "repeated"]
 
 _BULK = "client/bulk"
 _REBUILDS = frozenset(["cluster", "monitor", "user"])
@@ -183,6 +183,14 @@ def _validator(definition: str | None) -> Draft202012Validator:
     if definition is None:
         return Draft202012Validator(schema)
     return Draft202012Validator({"$ref": f"#/$defs/{definition}", "$defs": schema["$defs"]})
+
+
+def repeated(step: Mapping[str, Any]) -> dict[str, Any]:
+    """Return `args` of a bulk push, and as many times in `at`, repeated `times` times."""
+    args, at, times = step["args"], step.get("at"), int(step.get("times", 1))
+    if isinstance(at, list) and len(at) == len(args):
+        return {"args": args * times, "at": at * times}
+    return {"args": args * times} | ({"at": at} if "at" in step else {})
 
 
 def _deepest(problem: Any) -> str:

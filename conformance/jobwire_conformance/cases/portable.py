@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from jobwire_conformance import data
-from jobwire_conformance.cases.case import Case
+from jobwire_conformance.cases.case import Case, repeated
 from jobwire_conformance.cases.match import TIMES
 
 __all__ = ["NotPortable", "portable"]
@@ -120,8 +120,9 @@ def _request(step: Mapping[str, Any]) -> Step:
     del rest[operation]
     kept = {name: rest.pop(name) for name in ("expect", "bind") if name in rest}
     named = {"push": "job", "push_bulk": "job", "inspect": "what", "act": "action"}[operation]
-    if "times" in rest:
-        rest["args"] = list(rest["args"]) * int(rest.pop("times"))
+    if "args" in rest:
+        rest |= repeated(rest)
+        rest.pop("times", None)
     if "at" in rest:
         rest["at"] = _moment(rest["at"])
     made: Step = {"request": {"op": operation, named: first, **rest}}

@@ -32,8 +32,9 @@ _QUEUE = re.compile(
 _RARE = re.compile(r"[^a-z0-9_]")  # in the name of a queue: the name itself may be the mistake
 _IN_CASE = re.compile(r"in case ([a-z0-9-]+): ")  # begins what the judge of traffic says
 _NUMBER = re.compile(r"seen\D*?(\d+)(\.\d+)?")
-_COUNTS = re.compile(r"(?:minute|tens|histogram)\.\w+ of .* seen (?:0|false|nothing)$")
-_SURPLUS = re.compile(r"(?:minute|tens|histogram)\.\w+ of (.*): expected 0, seen ")
+_COUNTS = re.compile(r"(?:minute|ten_minutes|histogram)\.\w+ of .* seen (?:0|false|nothing)$")
+_TENS = "ten_minutes."  # begins what is said about the counts of ten minutes
+_SURPLUS = re.compile(r"(?:minute|ten_minutes|histogram)\.\w+ of (.*): expected 0, seen ")
 _SIGNALLED = re.compile(r"(?:members|'quiet') of (\S+:[0-9]+:[0-9a-f]{12})(?:-signals)?:")
 _ANSWER = re.compile(r"'(\w+)([^']*)' of the answer: expected (\[?)")
 _VALUES = re.compile(r"'(\w+)' of the answer: expected an array of \d")
@@ -50,8 +51,11 @@ _TOGETHER = {key: {key, "MET-7", "MET-9", "MET-11"} for key in ("MET-1", "MET-4"
     "PAY-9": {"PAY-9", "BULK-2"}
 }
 """Requirement about the form of names to those whose failures together show that it is wrong."""
-_PARTS = {"SCHED-19": "PAY-7", "RETRY-26": "DEAD-4"}
-"""Requirement about one step to the general one that it repeats."""
+_PARTS = {
+    **{"SCHED-19": "PAY-7", "RETRY-26": "DEAD-4", "INSP-5": "PUSH-3", "PUSH-20": "GEN-2"},
+    **{"PUSH-14": "BULK-17", "FETCH-7": "FETCH-10"},
+}
+"""Requirement about one step to a more general one, which fails with it."""
 _TELLING = 6  # characters of a value that two failures hardly share by chance
 _MILLISECONDS = 1e11  # the least number that is no longer one of seconds [GEN-3]
 
@@ -63,10 +67,11 @@ def causes(checks: Sequence[Mapping[str, Any]]) -> dict[int, str]:
     case, one field of payloads, times in the form of another generation, one queue with a rare
     name, jobs in one place instead of another, a set with a member that is not a payload, or the
     same pair of an expected and a seen value. Of these, the cause is the requirement that names
-    their keys or asks for whole payloads, then one about units that saw another unit, then one that
-    the judge of traffic names, then one that misses a queue, then the one that fails in most cases,
-    of these or of the run, then the one that failed first. Its own checks have no cause. A
-    recommendation that is not met follows from an obligation that fails in its case.
+    their keys or asks for whole payloads, then one about units that saw another unit, then one
+    about a single step whose general one fails there alone, then one that the judge of traffic
+    names, then one that misses a queue, then the one that fails in most cases, of these or of the
+    run, then the one that failed first. Its own checks have no cause. A recommendation that is not
+    met follows from an obligation that fails in its case.
 
     Args:
         checks: The checks of a run, as in results.json.
@@ -83,6 +88,7 @@ def causes(checks: Sequence[Mapping[str, Any]]) -> dict[int, str]:
             groups.append((subjects, members))
     found: dict[int, str] = {}
     everywhere = _cases(check for check in checks if check["status"] in FAILURES)
+    alone = _alone(checks)
     for _, members in groups:
         cases = _cases(checks[index] for index in members)
         misses = {checks[i]["requirement"] for i in members if _EMPTY.match(_message(checks[i]))}
@@ -91,7 +97,9 @@ def causes(checks: Sequence[Mapping[str, Any]]) -> dict[int, str]:
             cases,
             key=lambda id_: (
                 _TOGETHER.get(id_, {""}) <= cases.keys() or (id_ == "KEY-3" and bool(torn)),
+                id_ == "MET-1" and all(_message(checks[i]).startswith(_TENS) for i in members),
                 id_.startswith("GEN-") and id_ in units,
+                id_ in alone,
                 TRAFFIC in cases[id_],
                 id_ in misses,
                 len(cases[id_]),
@@ -99,7 +107,7 @@ def causes(checks: Sequence[Mapping[str, Any]]) -> dict[int, str]:
             ),
         )
         found |= {index: cause for index in members if checks[index]["requirement"] != cause}
-    of_cases = _in_one_case(checks, found)
+    of_cases = _in_one_case(checks, found, alone)
     # The cause of a group may itself follow from another failure in each of its cases.
     further = {checks[index]["requirement"]: cause for index, cause in of_cases.items()}
     first = {*everywhere} - further.keys() | {*of_cases.values()}
@@ -114,7 +122,22 @@ def causes(checks: Sequence[Mapping[str, Any]]) -> dict[int, str]:
     return found | {i: blamed[place] for i, place in warned.items() if place in blamed}
 
 
-def _in_one_case(checks: Sequence[Mapping[str, Any]], found: Mapping[int, str]) -> dict[int, str]:
+def _alone(checks: Sequence[Mapping[str, Any]]) -> set[str]:
+    """Return the requirements about one step whose general one fails in no other case."""
+    places: dict[str, set[str]] = defaultdict(set)
+    for check in checks:
+        if check["status"] in FAILURES and "blocked_by" not in check:
+            places[check["requirement"]].add(_place(check))
+    return {
+        part
+        for part, whole in _PARTS.items()
+        if whole in places and places[whole] <= places[part] | {TRAFFIC}
+    }
+
+
+def _in_one_case(
+    checks: Sequence[Mapping[str, Any]], found: Mapping[int, str], alone: Set[str]
+) -> dict[int, str]:
     """Return the causes of failures that share only a case with another.
 
     One mistake often breaks several steps of a case. So of the requirements that no group explains,
@@ -131,11 +154,6 @@ def _in_one_case(checks: Sequence[Mapping[str, Any]], found: Mapping[int, str]) 
             if index not in found:
                 left[name][requirement].append(index)
     causes_: dict[int, str] = {}
-    alone = {
-        part
-        for part, whole in _PARTS.items()
-        if whole in explained and explained[whole] - {TRAFFIC} <= explained[part]
-    }
     for cause in sorted(explained, key=lambda id_: (id_ not in alone, -len(explained[id_]))):
         for name in [name for name, failures in left.items() if cause in failures]:
             failures = left.pop(name)

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from jobwire_conformance.cases.case import Case
+from jobwire_conformance.cases.case import Case, repeated
 from jobwire_conformance.cases.match import Scope, moment
 from jobwire_conformance.cases.predicates import Raw, text
 from jobwire_conformance.data import GENERATIONS
@@ -212,9 +212,9 @@ class Play:
         self._ask("push", request, step, "jid")
 
     def _push_bulk(self, step: Mapping[str, Any]) -> None:
-        request = {"job": step["push_bulk"], "args": _repeated(step)}
+        request = {"job": step["push_bulk"], **repeated(step)}
         if "at" in step:
-            at = step["at"]
+            at = request["at"]
             request["at"] = (
                 [_moment(time_) for time_ in at] if isinstance(at, list) else _moment(at)
             )
@@ -466,8 +466,3 @@ def _moment(value: Any) -> Any:
     if isinstance(value, str) and re.fullmatch(r"now(?:[+-][0-9]+(?:\.[0-9]+)?)?", value):
         return moment(value, time.time())
     return value
-
-
-def _repeated(step: Mapping[str, Any]) -> list[Any]:
-    """Return the lists of arguments, repeated `times` times."""
-    return list(step["args"]) * int(step.get("times", 1))

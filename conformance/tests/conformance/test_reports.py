@@ -252,6 +252,13 @@ def test_a_single_step_is_the_cause_if_the_general_rule_fails_there_alone() -> N
     ]
     assert causes(checks[:3]) == {0: "SCHED-19", 2: "SCHED-19"}
     assert causes(checks) == {1: "PAY-7", 2: "PAY-7"}
+    checks = [
+        failed("INSP-5", "a", "'enqueued_at' of member 0 of queue:q: expected a time, seen 1"),
+        failed("PUSH-3", "traffic", "in case a: expected the time in enqueued_at, seen 9 s ago"),
+        failed("PUSH-3", "traffic", "in case b: expected the time in enqueued_at, seen 9 s ago"),
+    ]
+    assert causes(checks[:2]) == {1: "INSP-5"}
+    assert causes(checks) == {0: "PUSH-3"}
 
 
 def test_a_signal_that_is_taken_wrongly_has_one_cause() -> None:
@@ -319,6 +326,11 @@ def test_a_wrong_name_of_keys_is_the_cause_of_metrics_that_are_not_found() -> No
     ]
     assert causes(checks) == dict.fromkeys(range(4), "MET-1")
     assert causes(checks[1:]) == dict.fromkeys(range(1, 4), "MET-9")
+    tens = [
+        {**check, "message": str(check["message"]).replace("minute", "ten_minutes")}
+        for check in checks[1:]
+    ]
+    assert causes(tens) == dict.fromkeys(range(3), "MET-1")
 
 
 def test_failures_that_follow_from_another_are_marked() -> None:
