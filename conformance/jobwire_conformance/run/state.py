@@ -159,6 +159,7 @@ class State:
             key = raw.decode("utf-8", "surrogateescape")
             if wanted and not any(pattern.fullmatch(key) for pattern in wanted):
                 continue
+            left = link.call("PTTL", raw)  # a key ends for a moment without its only member
             if link.call("TYPE", raw) == b"zset":
                 for member, score in _pairs(link.call("ZRANGE", raw, 0, -1, "WITHSCORES")):
                     link.calls(
@@ -167,7 +168,6 @@ class State:
                             ("ZADD", raw, float(score) - seconds, _aged(member, seconds)),
                         ]
                     )
-            left = link.call("PTTL", raw)
             if left >= 0:
                 link.call("PEXPIRE", raw, max(1, left - int(seconds * 1000)))
 
