@@ -3,26 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from jobwire.application.config import FetchMode
-from jobwire_conformance.wire.faults import FAULTS
 from tests.faults.runs import FEW, Result
-from tests.faults.scenarios import SCENARIOS, Scenario
+from tests.faults.scenarios import SCENARIOS
 
-__all__ = ["CELLS", "PAGE", "introduction", "render", "rows", "with_figures"]
+__all__ = ["PAGE", "introduction", "render", "rows", "with_figures"]
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "explanation" / "guarantees.md"
 
-KEPT, TWICE, LOST, EITHER, ELSEWHERE = "kept", "kept, may run twice", "lost", "may be lost", "-"
-CELLS = {
-    KEPT: "every job is finished, or dead for its own reason, and ran as often as it should",
-    TWICE: "the same, but a job ran once more than it should",
-    LOST: "a job was lost",
-    EITHER: "a job was lost in some runs, depending on the other work of the process",
-    ELSEWHERE: "the process did not reach this command in that run",
-}
 _MODES: dict[FetchMode, str] = {
     "reliable": "## Reliable fetch",
     "basic": "## Basic fetch",
@@ -44,10 +35,7 @@ Promotion and pushes work as they do with reliable fetch. A retry whose ZADD too
 reply is stored again, and so is a job that a stopping worker puts back with RPUSH. Such a job may
 run twice.""",
 }
-_SUMMARY = (
-    "| scenario | runs with a fault | lost | stuck | invented | ran twice |",
-    "| --- | --- | --- | --- | --- | --- |",
-)
+_COLUMNS = ("scenario", "scripts", "runs with a fault", "lost", "stuck", "invented", "ran twice")
 CHAOS, MIXED = "Chaos", "Mixed fleet"
 _FIGURES = {
     CHAOS: """\
@@ -73,7 +61,6 @@ and no parked job, lock or tick is left. A second end has a process that was kil
 
 def introduction() -> str:
     """Return the text before the tables."""
-    legend = "\n".join(f"| {cell} | {meaning} |" for cell, meaning in CELLS.items())
     return f"""\
 # Guarantees under a fault at every command
 
@@ -95,20 +82,16 @@ the jobs that are left, and the test counts all jobs, in Redis and in a record t
 another place. A process that was not killed has to recover without help. `make check` injects
 faults into commands that change data, `.ci/release-check faults` into all commands.
 
-| outcome | meaning |
-| --- | --- |
-{legend}
-
-A row stands for all commands of these names in the scenario: each had these outcomes. Scripts have
+A row counts the runs of a scenario, one for each command and fault that the process came to, and
+those in which a job was lost or the like. It names the scripts among the commands. Scripts have
 faults at every call. A command that a worker repeats all the time has faults at its first {FEW}
-calls. `SCRIPT LOAD` and the first call of each script belong together, because the servers are new
-and know no scripts.
-Pauses between two tries are shortened. `.ci/release-check chaos` goes further: it combines
-faults at random for any length of time, pauses processes, restarts or kills Redis, restarts it from
-a snapshot or promotes a replica, which forget acknowledged writes, delays single messages by up to
-two leases, damages the set of owners, and runs jobs that end the event loop or cancel all tasks. It
-fails if a job stays in flight for more than two heartbeats of a process that lives and does not run
-it.
+calls. Pauses between two tries are shortened.
+
+`.ci/release-check chaos` goes further: it combines faults at random for any length of time, pauses
+processes, restarts or kills Redis, restarts it from a snapshot or promotes a replica, which forget
+acknowledged writes, delays single messages by up to two leases, damages the set of owners, and runs
+jobs that end the event loop or cancel all tasks. It fails if a job stays in flight for more than
+two heartbeats of a process that lives and does not run it.
 
 These runs do not refuse single commands by an ACL. There, each script adds a job before it removes
 it, and asks first whether it may remove or trim ([section 19.1](../../spec/reliable.md)). So a user
@@ -124,38 +107,22 @@ def render(results: Iterable[Result], page: str) -> str:
         results: Of all runs of some scenarios.
         page: The page as it was. The rows of other scenarios and the section about chaos stay.
     """
-    every = list(results)
+    every, known = list(results), rows(page)
     parts = [introduction()]
     for fetch, heading in _MODES.items():
-        parts += [heading, "", _SAYS[fetch], "", *_SUMMARY]
-        known = _known(page, fetch)
-        tables: list[str] = []
+        parts += [heading, "", _SAYS[fetch], "", _line(_COLUMNS), "| --- " * len(_COLUMNS) + "|"]
         for name, scenario in SCENARIOS.items():
             found = [each for each in every if (each.fetch, each.scenario) == (fetch, name)]
             if found:
-                parts.append(_row(name, found))
-                tables += [*_table(scenario, found), ""]
-            elif name in known and scenario.means_anything(fetch):
-                row, table = known[name]
-                parts.append(row)
-                tables += [table, ""]
-        parts += ["", *tables]
+                parts.append(_line([f"{name}: {scenario.title}", *_cells(found)]))
+            elif (fetch, name) in known and scenario.means_anything(fetch):
+                parts.append(_line([f"{name}: {scenario.title}", *known[fetch, name]]))
+        parts.append("")
     return "\n".join([*parts, _all_figures(page)]).rstrip() + "\n"
 
 
-def _known(page: str, fetch: FetchMode) -> dict[str, tuple[str, str]]:
-    """Return what a page says of each scenario: the row of the summary, and the table."""
-    section = page.partition(f"{_MODES[fetch]}\n")[2]
-    section = re.split(r"^## ", section, maxsplit=1, flags=re.MULTILINE)[0]
-    summary, *tables = re.split(r"^### ", section, flags=re.MULTILINE)
-    rows = {
-        found[2]: found[1] for found in re.finditer(r"^(\| (.+?) \|.+)$", summary, re.MULTILINE)
-    }
-    return {
-        name: (rows[name], f"### {table.rstrip()}")
-        for table in tables
-        if (name := table.partition("\n")[0]) in rows
-    }
+def _line(cells: Iterable[object]) -> str:
+    return f"| {' | '.join(map(str, cells))} |"
 
 
 def with_figures(page: str, title: str, seed: int, figures: Mapping[str, object]) -> str:
@@ -178,7 +145,7 @@ def with_figures(page: str, title: str, seed: int, figures: Mapping[str, object]
     table = [["figure", *(f"seed {seed}" for seed in seeds)], ["---"] * (len(seeds) + 1)]
     for number, row in enumerate(figures):
         table.append([row, *(columns[seed][number] for seed in seeds)])
-    text = "\n".join([_FIGURES[title], *(f"| {' | '.join(cells)} |" for cells in table)])
+    text = "\n".join([_FIGURES[title], *map(_line, table)])
     parts = {each: _section(page, each) for each in _FIGURES} | {title: f"\n{text}\n"}
     before = page.removesuffix(_all_figures(page)).rstrip()
     figures_of = (f"\n## {each}\n{part}" for each, part in parts.items() if part)
@@ -197,25 +164,22 @@ def _all_figures(page: str) -> str:
     return page[start:] if start >= 0 else ""
 
 
-def rows(page: str) -> dict[tuple[FetchMode, str], dict[str, list[str]]]:
-    """Return the cells of a page: by mode and scenario, then by command."""
-    found: dict[tuple[FetchMode, str], dict[str, list[str]]] = {}
-    mode: FetchMode = "reliable"
-    scenario = ""
-    for line in page.splitlines():
-        if line == _MODES["basic"]:
-            mode = "basic"
-        elif heading := re.fullmatch(r"### (.+)", line):
-            scenario = heading[1]
-        elif scenario and (cells := re.fullmatch(r"\| (`.+?`) \| (.+) \|", line)):
-            for command in re.findall(r"`(.+?)`", cells[1]):
-                found.setdefault((mode, scenario), {})[command] = cells[2].split(" | ")
+def rows(page: str) -> dict[tuple[FetchMode, str], list[str]]:
+    """Return the other cells of each row of a page, by mode and scenario."""
+    found: dict[tuple[FetchMode, str], list[str]] = {}
+    for fetch, heading in _MODES.items():
+        for line in _section(page, heading.removeprefix("## ")).splitlines():
+            first, *cells = line.strip("| ").split(" | ")
+            name = first.partition(":")[0]
+            if name in SCENARIOS and len(cells) == len(_COLUMNS) - 1:
+                found[fetch, name] = cells
     return found
 
 
-def _row(name: str, results: Sequence[Result]) -> str:
-    """Return the row of a scenario in the summary."""
+def _cells(results: Sequence[Result]) -> list[str]:
+    """Return the cells of a scenario: its scripts, then the numbers of runs."""
     runs = [result for result in results if result.reached]
+    labels = dict.fromkeys(run.point.label for run in runs if run.point)
     counts = (
         len(runs),
         sum(bool(run.lost) for run in runs),
@@ -223,29 +187,5 @@ def _row(name: str, results: Sequence[Result]) -> str:
         sum(bool(run.invented) for run in runs),
         sum(bool(run.duplicates) for run in runs),
     )
-    return f"| {name} | {' | '.join(map(str, counts))} |"
-
-
-def _table(scenario: Scenario, results: Sequence[Result]) -> Iterator[str]:
-    yield f"### {scenario.name}"
-    yield ""
-    yield f"{scenario.title[0].upper()}{scenario.title[1:]}."
-    yield ""
-    yield f"| commands | {' | '.join(FAULTS)} |"
-    yield f"| --- |{' --- |' * len(FAULTS)}"
-    alike: dict[str, list[str]] = {}
-    for label in dict.fromkeys(result.point.label for result in results if result.point):
-        mine = [result for result in results if result.point and result.point.label == label]
-        cells = [_cell([run for run in mine if run.fault == fault]) for fault in FAULTS]
-        alike.setdefault(" | ".join(cells), []).append(f"`{label}`")
-    for outcomes, labels in alike.items():
-        yield f"| {', '.join(labels)} | {outcomes} |"
-
-
-def _cell(runs: Sequence[Result]) -> str:
-    reached = [run for run in runs if run.reached]
-    if not reached:
-        return ELSEWHERE
-    if any(run.lost for run in reached):
-        return LOST if all(run.lost for run in reached) else EITHER
-    return TWICE if any(run.duplicates for run in reached) else KEPT
+    scripts = ", ".join(f"`{label}`" for label in labels if label.endswith(".lua"))
+    return [scripts or "none", *map(str, counts)]
