@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from benchmarks.targets.stage import SampleServer
-from benchmarks.targets.teams import Jobwire
+from benchmarks.targets.teams import Jobwire, Setup
 
 from harness.servers import wait_until
 from jobwire import Client
@@ -100,7 +100,7 @@ def main() -> int:
                 client.push_bulk("Nothing", [[number] for number in range(jobs)])
             note("enqueue, 1,000 at a time", load, jobs)
         stage.client.flushall()
-        with team.start(stage, concurrency=10, processes=1, log="error", marks=None):
+        with team.start(stage, Setup(log="error"), None):
             wait_until(lambda: stage.client.scard("processes"), 30, "the worker")
             for title, kind, number, at in (
                 ("", "Nothing", 1_000, None),
@@ -117,7 +117,7 @@ def main() -> int:
             stage.client.flushall()
         for processes in options.waiting:
             stage.client.flushall()
-            with team.start(stage, concurrency=10, processes=processes, log="error", marks=None):
+            with team.start(stage, Setup(processes=processes, log="error"), None):
                 wait_until(lambda: stage.client.scard("processes"), 30, "the worker")
                 time.sleep(2)
                 with Client(stage.url, generation=8) as client, meter.counted() as load:
@@ -127,7 +127,7 @@ def main() -> int:
                 note(f"enqueue and run, one at a time, {processes} idle", load, 200)
         if not options.no_idle:
             stage.client.flushall()
-            with team.start(stage, concurrency=10, processes=PROCESSES, log="error", marks=None):
+            with team.start(stage, Setup(processes=PROCESSES, log="error"), None):
                 time.sleep(5)
                 connections = len(stage.client.client_list()) - 1
                 with meter.counted() as load:

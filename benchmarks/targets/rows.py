@@ -9,7 +9,7 @@ from typing import Any
 
 from benchmarks.targets.judge import SIDEKIQ, YJIT, Bar, Sense
 from benchmarks.targets.stage import SampleServer
-from benchmarks.targets.teams import Team
+from benchmarks.targets.teams import Setup, Team
 
 __all__ = ["TARGETS", "Run", "Sample", "Target", "runs"]
 
@@ -65,8 +65,10 @@ class Target:
 
 
 def _drain(kind: str = "Nothing", **options: Any) -> Callable[[SampleServer, Team, int], Sample]:
+    how = Setup(**options)
+
     def measure(stage: SampleServer, team: Team, jobs: int) -> Sample:
-        drained = team.drain(stage, kind, jobs, **options)
+        drained = team.drain(stage, kind, jobs, how)
         figures = {
             "rate": drained.rate,
             "cpu_us": drained.cpu_us,
@@ -79,7 +81,7 @@ def _drain(kind: str = "Nothing", **options: Any) -> Callable[[SampleServer, Tea
         if drained.idle_mib:
             sample["grown"] = drained.after_mib / drained.idle_mib * 100 - 100
         if kind in ("Waiting", "AsyncWaiting"):
-            sample["ideal"] = drained.rate / (options["concurrency"] / 0.01) * 100
+            sample["ideal"] = drained.rate / (how.concurrency / 0.01) * 100
         return sample
 
     return measure

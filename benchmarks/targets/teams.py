@@ -21,11 +21,22 @@ from harness.chroots import CHROOTS, RubyProcess, missing
 from harness.servers import clean_environment, wait_until
 from jobwire import Client
 
-__all__ = ["Drained", "Jobwire", "Sidekiq", "SidekiqYJIT", "Team", "WireTeam"]
+__all__ = ["Drained", "Jobwire", "Setup", "Sidekiq", "SidekiqYJIT", "Team", "WireTeam"]
 
 HERE = Path(__file__).parent
 WARM = 1_000  # jobs before the measured ones
 VERSION = "8.1.7"
+
+
+@dataclass(frozen=True)
+class Setup:
+    """Options of a drain."""
+
+    concurrency: int = 10
+    processes: int = 1
+    log: str = "warning"
+    due: bool = False  # the jobs are scheduled, and due
+    marks: bool = False  # the jobs write when they run
 
 
 @dataclass(frozen=True)
@@ -53,18 +64,7 @@ class Team(Protocol):
     share: float
     kinds: frozenset[str]
 
-    def drain(
-        self,
-        stage: SampleServer,
-        kind: str,
-        jobs: int,
-        *,
-        concurrency: int = 10,
-        processes: int = 1,
-        log: str = "warning",
-        due: bool = False,
-        marks: bool = False,
-    ) -> Drained:
+    def drain(self, stage: SampleServer, kind: str, jobs: int, how: Setup) -> Drained:
         """Run jobs that are all enqueued at the start."""
 
     def enqueue(self, stage: SampleServer, how: str, jobs: int) -> float:
@@ -93,43 +93,22 @@ class WireTeam:
         ]
     )
 
-    def start(
-        self,
-        stage: SampleServer,
-        *,
-        concurrency: int,
-        processes: int,
-        log: str,
-        marks: Marks | None,
-    ) -> Running:
+    def start(self, stage: SampleServer, how: Setup, marks: Marks | None) -> Running:
         raise NotImplementedError
 
     def command(self, how: str, jobs: int) -> tuple[Sequence[str], dict[str, str]]:
         raise NotImplementedError
 
-    def drain(
-        self,
-        stage: SampleServer,
-        kind: str,
-        jobs: int,
-        *,
-        concurrency: int = 10,
-        processes: int = 1,
-        log: str = "warning",
-        due: bool = False,
-        marks: bool = False,
-    ) -> Drained:
+    def drain(self, stage: SampleServer, kind: str, jobs: int, how: Setup) -> Drained:
         client = stage.client
-        written = Marks(stage.directory) if marks else None
-        worker = self.start(
-            stage, concurrency=concurrency, processes=processes, log=log, marks=written
-        )
+        written = Marks(stage.directory) if how.marks else None
+        worker = self.start(stage, how, written)
         polls = 0
 
         def gone() -> bool:
             nonlocal polls
             polls += 1
-            if due:
+            if how.due:
                 return not client.exists("schedule", "queue:default")
             if kind == "Failing":
                 return bool(client.zcard("retry") >= jobs)
@@ -139,7 +118,9 @@ class WireTeam:
             return int(client.get("stat:processed") or 0) == WARM + jobs
 
         with worker as pids:
-            wait_until(lambda: client.scard("processes") == processes, 60, "workers to register")
+            wait_until(
+                lambda: client.scard("processes") == how.processes, 60, "workers to register"
+            )
             time.sleep(0.5)  # the work of their start is not measured
             idle = sum(map(pss, pids)) / len(pids)
             # Failing jobs if those are measured: YJIT compiles only code that has run some times.
@@ -151,11 +132,11 @@ class WireTeam:
                 wait_until(lambda: client.zcard("retry") == WARM, 60, "the failures to be stored")
                 client.delete("retry")
             with Client(stage.url, generation=8, namespace="stock:") as pusher:
-                at = time.time() - 1 if due else None
+                at = time.time() - 1 if how.due else None
                 pusher.push_bulk(kind, [[number] for number in range(jobs)], at=at)
             before = sum(map(cpu, pids)), stage.polls()
             started = time.perf_counter()
-            if due:
+            if how.due:
                 client.rename("stock:schedule", "schedule")
                 # Workers check once a second: the clock starts when one has found the jobs.
                 wait_until(lambda: client.zcard("schedule") < jobs, 60, "promotion")
@@ -199,7 +180,7 @@ class WireTeam:
     def lone(self, stage: SampleServer, jobs: int) -> list[float]:
         marks = Marks(stage.directory)
         seconds: list[float] = []
-        with self.start(stage, concurrency=10, processes=1, log="warning", marks=marks):
+        with self.start(stage, Setup(), marks):
             client = stage.client
             wait_until(lambda: client.scard("processes") == 1, 60, "the worker to register")
             with Client(stage.url, generation=8) as pusher:
@@ -217,7 +198,7 @@ class WireTeam:
         with Client(stage.url, generation=8) as pusher:
             pusher.push("Lone", [0.0])
         started = time.time()
-        with self.start(stage, concurrency=10, processes=1, log="warning", marks=marks):
+        with self.start(stage, Setup(), marks):
             [ran_at] = map(float, marks.wait(1))
         marks.close()
         return ran_at - started
@@ -248,21 +229,13 @@ class Jobwire(WireTeam):
         return clean_environment(**variables, PYTHONPATH=path)
 
     @contextmanager
-    def start(
-        self,
-        stage: SampleServer,
-        *,
-        concurrency: int,
-        processes: int,
-        log: str,
-        marks: Marks | None,
-    ) -> Iterator[list[int]]:
+    def start(self, stage: SampleServer, how: Setup, marks: Marks | None) -> Iterator[list[int]]:
         with (stage.directory / "worker.log").open("wb") as output:
             worker = subprocess.Popen(
                 [
                     *(sys.executable, "-m", "jobwire", "worker", f"{HERE / 'jobs.py'}:app"),
-                    *("-c", str(concurrency), "-p", str(processes), "--poll-interval", "1"),
-                    *("--log-level", log, "--fetch", self.fetch, "--timeout", "2"),
+                    *("-c", str(how.concurrency), "-p", str(how.processes), "--poll-interval", "1"),
+                    *("--log-level", how.log, "--fetch", self.fetch, "--timeout", "2"),
                 ],
                 cwd=stage.directory,
                 env=self._environment(stage, marks),
@@ -272,16 +245,16 @@ class Jobwire(WireTeam):
             )
         stage.reaper.watch(worker.pid)
         try:
-            if processes > 1:
+            if how.processes > 1:
 
                 def children() -> list[int]:
                     path = Path(f"/proc/{worker.pid}/task/{worker.pid}/children")
                     pids = [int(pid) for pid in path.read_text().split()]
-                    return pids if len(pids) >= processes else []
+                    return pids if len(pids) >= how.processes else []
 
                 wait_until(children, 30, "the processes")
                 wait_until(
-                    lambda: stage.client.scard("processes") == processes, 60, "them to register"
+                    lambda: stage.client.scard("processes") == how.processes, 60, "them to register"
                 )
                 yield [int(name.split(b":")[-2]) for name in stage.client.smembers("processes")]
             else:
@@ -351,20 +324,13 @@ class Sidekiq(WireTeam):
         return RubyProcess(self.chroot(), command, env, pipes=pipes, directory=directory)
 
     @contextmanager
-    def start(
-        self,
-        stage: SampleServer,
-        *,
-        concurrency: int,
-        processes: int,
-        log: str,
-        marks: Marks | None,
-    ) -> Iterator[list[int]]:
-        command = ["sidekiq", "-r", "./jobs.rb", "-c", str(concurrency), "-q", "default", "-t", "2"]
+    def start(self, stage: SampleServer, how: Setup, marks: Marks | None) -> Iterator[list[int]]:
+        command = ["sidekiq", "-r", "./jobs.rb", "-c", str(how.concurrency), "-q", "default"]
+        command += ["-t", "2"]
         started: list[RubyProcess] = []
         try:
-            for _ in range(processes):
-                started.append(self._spawn(stage, command, log=log, marks=marks, pipes=False))
+            for _ in range(how.processes):
+                started.append(self._spawn(stage, command, log=how.log, marks=marks, pipes=False))
             yield [process.pid for process in started]
             for process in started:
                 process.popen.send_signal(signal.SIGTERM)

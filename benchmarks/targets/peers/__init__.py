@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.targets.stage import PATIENCE, Marks, SampleServer, cpu, pinned
-from benchmarks.targets.teams import Drained
+from benchmarks.targets.teams import Drained, Setup
 
 __all__ = ["PEERS", "Peer", "peers"]
 
@@ -79,21 +79,10 @@ class Peer:
             ready.write_text(wanted)
         self.name = f"{self.package} {self.version()}"
 
-    def drain(
-        self,
-        stage: SampleServer,
-        kind: str,
-        jobs: int,
-        *,
-        concurrency: int = 10,
-        processes: int = 1,
-        log: str = "warning",
-        due: bool = False,
-        marks: bool = False,
-    ) -> Drained:
+    def drain(self, stage: SampleServer, kind: str, jobs: int, how: Setup) -> Drained:
         written = Marks(stage.directory)
-        self._push(stage, kind, jobs, delay=DUE if due else 0.0)
-        with self._working(stage, concurrency) as pid:
+        self._push(stage, kind, jobs, delay=DUE if how.due else 0.0)
+        with self._working(stage, how.concurrency) as pid:
             warm = len(written.wait(max(jobs // 10, 1)))
             started, before = time.perf_counter(), cpu(pid)
             written.wait(jobs - warm)
