@@ -284,25 +284,6 @@ def one(step: Any) -> Op[Any]:
     return (yield step)
 
 
-def test_an_end_that_comes_too_late_counts_nothing(server: Server, shop: Shop) -> None:
-    """X-BATCH-5, REL-15: the job was given to another process, which ends it."""
-    begun, goes_on = threading.Event(), threading.Event()
-
-    def act(number: int) -> None:
-        begun.set()
-        assert goes_on.wait(60)
-
-    shop.act = act
-    batch = shop.filled()
-    with running(shop.app, server) as launcher:
-        assert begun.wait(60)
-        shop.client.delete(f"jobwire:private:{launcher.identity}")
-        goes_on.set()
-        wait_until(lambda: shop.client.get("jobwire:stat:lost") == b"1", what="the late outcome")
-    assert state(batch) == ("closed", 1, 0, 0)
-    assert not shop.pushed()
-
-
 @FETCH
 def test_a_member_adds_members(server: Server, shop: Shop, fetch: FetchMode) -> None:
     """X-BATCH-3: the batch cannot be complete before the member that adds them ends."""

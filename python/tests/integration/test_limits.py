@@ -31,11 +31,9 @@ from jobwire.protocol.keys import Keys
 from jobwire.protocol.limits import (
     LimitOfJob,
     limit_of,
-    script_free,
-    script_take,
     script_window,
 )
-from jobwire.protocol.wire import Batch, Command, Script, command, once
+from jobwire.protocol.wire import Batch, command, once
 from jobwire.web import Visitor, WebApp, hide_arguments
 from tests.integration.clients import push_job
 from tests.workers import Workers, brisk, running
@@ -156,67 +154,6 @@ def test_jobs_weigh_as_much_as_they_say(server: Server) -> None:
     assert holding.begun == [0, 1, 2]
 
 
-def test_a_free_slot_goes_to_the_job_that_waits_longest(server: Server) -> None:
-    """X-LIMIT-6, X-LIMIT-7: by the times of the steps of eight workers, with costs of 1 and 2."""
-    keys, limit = Keys(), LimitOfJob("api", at_once=3)
-    place: dict[str, float] = {}
-    refused: dict[str, int] = {}  # when it got its place
-    arrived: dict[str, int] = {}  # when it was in `schedule`
-    seen: list[tuple[int, str]] = []  # times at which jobs that waited had a slot
-    direct: dict[str, int] = {}  # when it got a slot without one
-    done: list[str] = []
-
-    def work(worker: int) -> None:
-        new = [f"{worker}-{number}:{1 + number % 2}" for number in range(12)]
-        redis, slots = redises[worker], list[tuple[LimitOfJob, str]]()
-
-        def run(*steps: Command | Script) -> list[Any]:
-            reads = command("ZRANGE", HELD, 0, -1), command("TIME")
-            *replies, held, time_parts = redis.run(once(Batch([*steps, *reads], atomic=True)))
-            at = int(time_parts[0]) * 1_000_000 + int(time_parts[1])
-            for slot in held:
-                if slot.endswith(b":"):
-                    seen.append((at, slot[2:-1].decode()))  # threads get here in any order
-            return [*replies, at]
-
-        while len(done) < 96:
-            (text,) = run(command("RPOP", "queue:default"))[:1]
-            if text is None and new:
-                text = new.pop().encode()
-            if text is None or slots:
-                for held, jid in slots:
-                    run(script_free(keys, held, "default", slot=held.slot(jid, "t")))
-                    done.append(jid)
-                slots.clear()
-            if text is None:
-                continue
-            jid = text.decode()
-            held = msgspec.structs.replace(limit, cost=int(jid[-1]))
-            known = jid in place
-            line = command("ZSCORE", keys.limit("api", "line"), jid)
-            starts, score, at = run(script_take(keys, held, jid, "t"), line)
-            if starts:
-                slots.append((held, jid))
-                if not known:
-                    direct[jid] = at
-                continue
-            assert not known
-            place[jid], refused[jid] = float(score), at
-            waits = script_free(keys, held, "default", jid=jid, text=text)
-            arrived[jid] = run(command("ZADD", "schedule", 4e9, text), waits)[-1]
-
-    with ExitStack() as stack:
-        redises = [stack.enter_context(closing(SyncRedis(server.url))) for _ in range(8)]
-        list(stack.enter_context(ThreadPoolExecutor(8)).map(work, range(8)))
-    assert len(set(done)) == len(done) == 96
-    assert len(place) > 20
-    given = {jid: at for at, jid in sorted(seen, reverse=True)}  # the first time of each
-    for jid, at in given.items():
-        later = [one for one in given if place[one] > place[jid] and given[one] < at]
-        assert all(given[one] <= arrived[jid] for one in later)
-        assert not any(refused[jid] < one < at for one in direct.values())
-
-
 def test_each_key_has_a_limit_of_its_own(server: Server) -> None:
     """X-LIMIT-1, X-LIMIT-2: by the name of a parameter; other jobs share it by the name."""
     holding = Holding(server, Limit("api", at_once=1, by=["number"]))
@@ -259,30 +196,6 @@ def test_jobs_that_were_deleted_hold_up_no_other(server: Server) -> None:
         assert holding.begun == [0, 1201, 1202, 1203, 1204]
     line = Keys().limit("api", "line")
     assert holding.client.zcount(line, 2**52, "+inf") == holding.client.zcard(line) == 1_200
-
-
-def test_a_job_on_its_way_finds_its_place_again(server: Server) -> None:
-    """X-LIMIT-6, X-LIMIT-7: it is missed by a slot that is free, and by those after it."""
-    keys, limit, client = Keys(), LimitOfJob("api", at_once=1), server.client()
-    with closing(SyncRedis(server.url)) as redis:
-
-        def run(script: Script) -> Any:
-            return redis.run(once(Batch([script], atomic=True)))[0]
-
-        assert run(script_take(keys, limit, "holder", "t"))
-        for jid in ("first", "second", "third"):
-            assert not run(script_take(keys, limit, jid, "t"))
-        places = {jid: client.zscore(keys.limit("api", "line"), jid) for jid in ("first", "third")}
-        assert run(script_free(keys, limit, "default", slot=limit.slot("holder", "t"))) == 0
-        assert client.zscore(keys.limit("api", "line"), "first") == places["first"] + 2**52
-        assert run(script_take(keys, limit, "first", "t"))
-        for jid in ("third", "second"):
-            assert not run(script_take(keys, limit, jid, "t"))
-            client.zadd("schedule", {jid: 4e9})
-            run(script_free(keys, limit, "default", jid=jid, text=jid.encode()))
-        assert client.zscore(keys.limit("api", "line"), "third") == places["third"]
-        assert run(script_free(keys, limit, "default", slot=limit.slot("first", "t"))) == 1
-        assert client.lrange("queue:default", 0, -1) == [b"second"]
 
 
 @FETCH

@@ -66,17 +66,6 @@ def asleep_for_three_hours(server: Server) -> Any:
     return client
 
 
-def test_counts_after_three_hours(server: Server) -> None:
-    """X-CRON-24: exactly those that each rule states; A3 of the acceptance."""
-    client = asleep_for_three_hours(server)
-    with looking(server):
-        wait_until(lambda: client.llen("queue:default") >= 6, 60, what="the pushes")
-        client.hset("cron_job:default:none", "jw_x", "1")
-    assert {rule: pushes(client, rule) for rule in RULES} == {
-        **{"none": 0, "last": 1, "all": 3, "all:2": 2}
-    }
-
-
 def test_counts_after_three_hours_with_fifty_processes(server: Server) -> None:
     """X-CRON-18, X-CRON-24, X-CRON-25: all of them start at once."""
     client = asleep_for_three_hours(server)

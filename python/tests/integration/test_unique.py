@@ -7,8 +7,6 @@ import json
 import re
 import threading
 import time
-from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -91,27 +89,6 @@ def test_a_dropped_duplicate_is_none_and_a_bulk_push_says_which(server: Server) 
     jids = job.enqueue_bulk([[1], [2], [2], [3]])
     assert [jid is None for jid in jids] == [True, False, True, False]
     assert client.llen("queue:default") == 3
-    app.close()
-
-
-def test_of_twenty_pushes_at_once_one_is_written(server: Server) -> None:
-    """X-UNIQ-3: the lock and the push are one step."""
-    app, job = app_with(server)
-    barrier = threading.Barrier(20)
-
-    def push(_: int) -> str:
-        barrier.wait()
-        try:
-            return f"new {job.enqueue(1)}"
-        except DuplicateJob as error:
-            return f"old {error.jid}"
-
-    with ThreadPoolExecutor(20) as threads:
-        answers = Counter(threads.map(push, range(20)))
-    (jid,) = locks(server).values()
-    assert answers == {f"new {jid}": 1, f"old {jid}": 19}
-    client: Any = server.client()
-    assert client.llen("queue:default") == 1
     app.close()
 
 
