@@ -78,10 +78,6 @@ def open_wire() -> Iterator[type[Wire]]:
         wire.socket.close()
 
 
-def labels(proxy: Proxy) -> list[str]:
-    return [call.label for call in proxy.snapshot()]
-
-
 # -- without faults
 
 

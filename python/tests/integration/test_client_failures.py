@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import redis
 
 from harness.servers import Server, wait_until
 from jobwire import (
@@ -38,12 +37,6 @@ def jids(server: Server, queue: str = "default") -> list[str]:
     """Return the ids of the jobs in a queue, next first."""
     stored = server.client().lrange(f"queue:{queue}", 0, -1)
     return [json.loads(text)["jid"] for text in reversed(stored)]
-
-
-def connections(admin: redis.Redis) -> int:
-    """Return the number of connections accepted so far."""
-    count: int = admin.info("stats")["total_connections_received"]
-    return count
 
 
 def hold_writes(server: Server) -> None:

@@ -433,16 +433,6 @@ def crash() -> None:
     raise Crash
 
 
-def test_a_crash_repeats_five_seconds(world: World) -> None:
-    """ITER-3: items after the last save run again, and no item is left out."""
-    world.at[8] = crash
-    with pytest.raises(Crash):
-        world.run()
-    world.at = {}
-    world.run()
-    assert world.items == list(range(5, 20))
-
-
 @pytest.mark.parametrize("seed", range(12))
 def test_any_history(server: Server, seed: int) -> None:
     """ITER-3, ITER-5, ITER-10: items run in order, and none is left out, in any history.

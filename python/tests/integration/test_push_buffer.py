@@ -10,25 +10,17 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from harness.servers import Server, wait_until
-from jobwire import App, AsyncClient, BufferFull, Client, MaybeWritten, PushBuffer
+from jobwire import App, AsyncClient, Client, MaybeWritten, PushBuffer
 from jobwire.inspect import Inspector
-from tests.integration.clients import KINDS, Connect, Kind, connecting
+from tests.integration.clients import Connect
 from tests.server_fixtures import ServerFactory
 from tests.workers import environment
-
-
-@pytest.fixture(params=KINDS)
-def connect(request: pytest.FixtureRequest) -> Iterator[Connect]:
-    kind: Kind = request.param
-    with connecting(kind) as make:
-        yield make
 
 
 def numbers(server: Server, queue: str = "default") -> list[int]:
@@ -69,27 +61,6 @@ def test_a_generation_that_cannot_be_asked_is_7(server: Server, connect: Connect
     written(server, 1)
     (text,) = server.client().lrange("queue:default", 0, -1)
     assert isinstance(json.loads(text)["created_at"], float)
-
-
-def test_the_push_after_the_last_place_raises(server: Server, connect: Connect) -> None:
-    client = connect(server.url, buffer=PushBuffer(max_jobs=1_000))
-    server.kill()
-    for number in range(1_000):
-        client.push("A", [number])
-    with pytest.raises(BufferFull, match="1,000 of 1,000 jobs"):
-        client.push("A", [1_000])
-    server.start()
-    written(server, 1_000)
-    assert numbers(server) == [*range(1_000)]
-
-
-def test_a_bulk_push_is_kept_whole(server: Server, connect: Connect) -> None:
-    client = connect(server.url, buffer=PushBuffer(max_jobs=5_000))
-    server.kill()
-    client.push_bulk("A", [[number] for number in range(5_000)])
-    server.start()
-    written(server, 5_000)
-    assert numbers(server) == [*range(5_000)]
 
 
 def test_threads_keep_their_own_order(server: Server) -> None:
@@ -211,17 +182,6 @@ def test_a_process_that_is_asked_to_end_writes_what_is_kept(server: Server) -> N
 
 
 @pytest.mark.process
-def test_a_process_that_ends_during_the_absence_says_so(server: Server) -> None:
-    server.kill()
-    process = start(server, "")
-    _, errors = process.communicate(timeout=60)
-    assert process.returncode == 0, errors
-    assert "Redis is away at the end of the process: 3 jobs lost" in errors
-    server.start()
-    assert server.client().dbsize() == 0
-
-
-@pytest.mark.process
 def test_a_child_begins_with_nothing(server: Server) -> None:
     """Of a fork: the jobs are the parent's, or they would be written twice."""
     server.kill()
@@ -316,33 +276,6 @@ def test_processes_that_share_a_spool_write_each_job_once(server: Server, tmp_pa
         assert heir.wait(60) == 0
     stored = server.client().lrange("queue:default", 0, -1)
     assert len(stored) == len({json.loads(text)["jid"] for text in stored}) == 203
-
-
-@pytest.mark.full
-def test_a_minute_without_redis_at_500_pushes_a_second(
-    server_factory: ServerFactory, connect: Connect
-) -> None:
-    """Every job is there once and in order in its queue."""
-    server = server_factory("--appendonly", "yes", "--appendfsync", "always")
-    client = connect(server.url, buffer=PushBuffer(max_jobs=40_000))
-    start_at, number = time.monotonic(), 0
-    away = False
-    while (now := time.monotonic() - start_at) < 70:
-        if 5 <= now < 65 and not away:
-            server.kill()
-            away = True
-        if now >= 65 and away:
-            server.start()
-            away = False
-        client.push("A", [number], queue=f"q{number % 3}")
-        number += 1
-        time.sleep(max(0, number / 500 - (time.monotonic() - start_at)))
-    admin = server.client()
-    wait_until(
-        lambda: sum(admin.llen(f"queue:q{each}") for each in range(3)) >= number, what="all jobs"
-    )
-    for each in range(3):
-        assert numbers(server, f"q{each}") == [*range(each, number, 3)]
 
 
 STORM = """\

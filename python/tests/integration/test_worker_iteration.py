@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from harness.servers import Server, wait_until
@@ -20,34 +18,17 @@ JID = "ab" * 12
 
 
 class Steps:
-    """An app with an iterable job, Count, that notes each item; item `stop_at` waits for `go`."""
+    """An app with an iterable job, Count, that notes each item."""
 
-    def __init__(self, is_async: bool, stop_at: int | None = None) -> None:
+    def __init__(self) -> None:
         self.app = App()
         self.seen: list[int] = []
-        self.waiting = threading.Event()
-        self.go = threading.Event()
 
-        def step(number: int) -> None:
-            if number == stop_at:
-                self.waiting.set()
-                self.go.wait(60)
-            self.seen.append(number)
-
-        if is_async:
-
-            @self.app.iterable(name="Count")
-            async def acount(cursor: Cursor, end: int) -> AsyncIterator[object]:
-                for number in range(cursor.value or 0, end):
-                    yield number
-                    step(number)
-        else:
-
-            @self.app.iterable(name="Count")
-            def count(cursor: Cursor, end: int) -> Iterator[object]:
-                for number in range(cursor.value or 0, end):
-                    yield number
-                    step(number)
+        @self.app.iterable(name="Count")
+        def count(cursor: Cursor, end: int) -> Iterator[object]:
+            for number in range(cursor.value or 0, end):
+                yield number
+                self.seen.append(number)
 
 
 def push(server: Server, **fields: Any) -> None:
@@ -57,7 +38,7 @@ def push(server: Server, **fields: Any) -> None:
 
 def test_middleware_and_wrappers_surround_a_run(server: Server) -> None:
     """EXEC-6: and an interruption passes through them unseen."""
-    steps = Steps(is_async=False)
+    steps = Steps()
     around: list[str] = []
 
     def middleware(job: Job, call_next: Any) -> Any:
@@ -76,52 +57,6 @@ def test_middleware_and_wrappers_surround_a_run(server: Server) -> None:
     assert steps.seen == [0, 1, 2, 3, 4]
     assert around == ["in", "out"] * (len(around) // 2)
     assert len(around) >= 4
-
-
-class Walk:
-    """An iterable job that waits at an item until the test lets it continue.
-
-    Attributes:
-        items: Items that have begun.
-        seen: Errors that middleware saw.
-    """
-
-    def __init__(self, *, is_async: bool = False, **options: Any) -> None:
-        self.items: list[int] = []
-        self.seen: list[BaseException] = []
-        self.hold_at: int | None = None
-        self.held = threading.Event()
-        self.go = threading.Event()
-        self.app = App(server_middleware=[self.middleware])
-        define = self.app.iterable(name="Walk", **options)
-        self.job: Any = define(self.awalk) if is_async else define(self.walk)
-
-    def middleware(self, job: Job, call_next: Callable[[], Any]) -> Any:
-        try:
-            return call_next()
-        except Exception as error:
-            self.seen.append(error)
-            raise
-
-    def do(self, item: int) -> None:
-        self.items.append(item)
-        if item == self.hold_at:
-            self.hold_at = None
-            self.held.set()
-
-    def walk(self, cursor: Cursor, count: int) -> Iterator[object]:
-        for item, at in over_sequence(cursor, range(count)):
-            yield at
-            self.do(item)
-            while self.held.is_set() and not self.go.wait(0.01):
-                pass
-
-    async def awalk(self, cursor: Cursor, count: int) -> AsyncIterator[object]:
-        for item, at in over_sequence(cursor, range(count)):
-            yield at
-            self.do(item)
-            while self.held.is_set() and not self.go.is_set():
-                await asyncio.sleep(0.01)
 
 
 def settled(server: Server) -> bool:
@@ -152,11 +87,3 @@ def test_giving_way_to_others(server: Server) -> None:
     with running(app, server, concurrency=1):
         wait_until(lambda: settled(server) and 5 in order, 60, "both")
     assert order == [0, "short", 1, 2, 3, 4, 5]
-
-
-def test_calling_it_here(server: Server) -> None:
-    """A call in this process needs neither worker nor Redis."""
-    walk = Walk()
-    walk.job(5)
-    assert walk.items == [0, 1, 2, 3, 4]
-    assert server.client().keys("*") == []

@@ -26,11 +26,6 @@ def names(seen: list[list[str]]) -> list[str]:
     return [command[0] for command in seen]
 
 
-def payloads(client: redis.Redis, queue: str = "default") -> list[dict[str, Any]]:
-    found = cast("list[bytes]", client.lrange(f"queue:{queue}", 0, -1))
-    return [json.loads(payload) for payload in found]
-
-
 def test_odd_data_is_shown_as_far_as_it_goes(
     sidekiq: RealSidekiq, driver: Driver, client: redis.Redis
 ) -> None:
