@@ -1,13 +1,15 @@
-"""A run whose reports several modules look at."""
+"""A run whose reports several modules look at, and the Python of adapters."""
 
 from __future__ import annotations
 
+import os
+import sys
 from pathlib import Path
 
 import pytest
 
 from harness.servers import valkey_program
-from tests.conformance.suite import REFERENCE, run
+from tests.conformance.suite import REFERENCE, ROOT, run
 
 
 @pytest.fixture(scope="session")
@@ -21,3 +23,10 @@ def run_with_a_mistake(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     assert done.status == 1, done.err
     return directory
+
+
+@pytest.fixture
+def own_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let `python3` in the adapters' commands be the one that runs the tests."""
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+    monkeypatch.setenv("PYTHONPATH", str(ROOT / "python"))

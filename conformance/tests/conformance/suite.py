@@ -80,6 +80,14 @@ def _environment() -> dict[str, str]:
     }
 
 
+def copied(source: Path, directory: Path) -> Path:
+    """Copy an adapter; return the new directory."""
+    for path in source.iterdir():
+        if path.is_file():
+            (directory / path.name).write_bytes(path.read_bytes())
+    return directory
+
+
 class Marked:
     """The processes of one run, marked by an environment variable that all of them inherit."""
 

@@ -26,6 +26,7 @@ from tests.conformance.suite import (
     WORKERS,
     Marked,
     adapter,
+    copied,
     run,
     start,
 )
@@ -123,9 +124,7 @@ def _some() -> list[str]:
 
 def _faulty(directory: Path, what: str) -> Path:
     """Copy the reference; its driver runs the given code after the push of case push-plain."""
-    for path in REFERENCE.iterdir():
-        if path.is_file():
-            (directory / path.name).write_bytes(path.read_bytes())
+    copied(REFERENCE, directory)
     driver = directory / "driver.py"
     end = '            return {"ok": push(client, request)}\n'
     odd = f"            if 'é/' in str(request['job']):\n                {what}\n"
@@ -494,9 +493,7 @@ NOBODY = "-".join(("PUSH", "999"))  # in two parts, so that it is not a citation
     ],
 )
 def test_a_mistake_in_the_deviations(text: str, status: int, says: str, tmp_path: Path) -> None:
-    for path in REFERENCE.iterdir():
-        if path.is_file():
-            (tmp_path / path.name).write_bytes(path.read_bytes())
+    copied(REFERENCE, tmp_path)
     (tmp_path / "jobwire.deviations.toml").write_text(text)
     said = run("check", tmp_path, "--case", "push-head", env={"PYTHONPATH": _paths()})
     assert said.status == status, said.err
@@ -511,9 +508,7 @@ def test_a_deviation_is_not_stale_before_all_that_it_is_about_has_run(
     only: Sequence[str], tmp_path: Path
 ) -> None:
     """[SCHED-12] [BULK-1] A pass in some cases proves nothing about the others."""
-    for path in REFERENCE.iterdir():
-        if path.is_file():
-            (tmp_path / path.name).write_bytes(path.read_bytes())
+    copied(REFERENCE, tmp_path)
     settings = tmp_path / "conformance.toml"
     head, _, tail = settings.read_text().partition('  "client/core+robust",')
     rest = tail[tail.index("]") :]

@@ -13,17 +13,9 @@ from jobwire_conformance.cases import case as cases
 from jobwire_conformance.cli import COMMANDS
 from jobwire_conformance.mutation import mutants
 from jobwire_conformance.run import replay, sets
-from tests.conformance.suite import GOOD, IGNORES_TERM, REFERENCE, ROOT, adapter, run
+from tests.conformance.suite import GOOD, IGNORES_TERM, REFERENCE, ROOT, adapter, copied, run
 
 pytestmark = pytest.mark.process
-
-
-def copied(source: Path, directory: Path) -> Path:
-    """Copy an adapter; return the new directory."""
-    for path in source.iterdir():
-        if path.is_file():
-            (directory / path.name).write_bytes(path.read_bytes())
-    return directory
 
 
 def reference(directory: Path, *, pushes: int | None = None) -> Path:

@@ -19,8 +19,8 @@ from jobwire_conformance.sandbox.program_faults import excerpt
 from jobwire_conformance.wire.call import Call
 from jobwire_conformance.wire.resp import command
 from jobwire_conformance.wire.text import reply
-from tests.conformance.suite import GOOD, REFERENCE, ROOT, adapter, run
-from tests.conformance.test_commands import copied, environment
+from tests.conformance.suite import GOOD, REFERENCE, ROOT, adapter, copied, run
+from tests.conformance.test_commands import environment
 from tests.rows import over
 
 # -- one notation

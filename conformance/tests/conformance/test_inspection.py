@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,17 +12,10 @@ from jobwire_conformance.cases import case as cases
 from jobwire_conformance.cases import obligations
 from jobwire_conformance.cases.match import Scope, matches
 from jobwire_conformance.cases.values import plain
-from tests.conformance.test_suite import ROOT, bad, load, outcome_of, reference
+from tests.conformance.test_suite import bad, load, outcome_of, reference
 from tests.rows import over
 
-pytestmark = pytest.mark.process
-
-
-@pytest.fixture(autouse=True)
-def _python(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let `python3` in the adapters' commands be the one that runs the tests."""
-    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
-    monkeypatch.setenv("PYTHONPATH", str(ROOT / "python"))
+pytestmark = [pytest.mark.process, pytest.mark.usefixtures("own_python")]
 
 
 SCOPE = Scope(generation=8, began=1786960000.0, now=1786960010.0)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,17 +17,10 @@ from jobwire_conformance.config import Config
 from jobwire_conformance.interop import report, run
 from jobwire_conformance.interop.run import InteropResults
 
-pytestmark = pytest.mark.matrix
+pytestmark = [pytest.mark.matrix, pytest.mark.usefixtures("own_python")]
 
 ROOT = Path(__file__).resolve().parents[3]
 DRIVERS = ROOT / "conformance" / "drivers"
-
-
-@pytest.fixture(autouse=True)
-def _own_interpreter(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have `python3` of the settings be the interpreter of the tests."""
-    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
-    monkeypatch.setenv("PYTHONPATH", str(ROOT / "python"))
 
 
 def tried(*configs: Config) -> InteropResults:

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -20,70 +17,16 @@ from jobwire_conformance.mutation import kills, mutants
 from jobwire_conformance.mutation.mutants import Mutant
 from jobwire_conformance.reports import audit
 from jobwire_conformance.reports.kills import closing, markdown
+from tests.conformance.suite import REFERENCE, ROOT, run
 
-pytestmark = pytest.mark.matrix
+pytestmark = [pytest.mark.matrix, pytest.mark.usefixtures("own_python")]
 
-ROOT = Path(__file__).resolve().parents[3]
-REFERENCE = ROOT / "conformance" / "drivers" / "python"
 
 # In two parts, so that they are not citations of unknown ids.
 NOBODY, KNOWN, OLD = ("-".join(("ZZZ", number)) for number in "123")
 
 
-@pytest.fixture(autouse=True)
-def _python(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let `python3` in the adapters' commands be the one that runs the tests."""
-    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
-    monkeypatch.setenv("PYTHONPATH", str(ROOT / "python"))
-
-
 # -- the mutants
-
-
-AREAS = {
-    "client": ("bulk", "push"),
-    "worker": ("exec", "fetch", "quiet", "signal", "start", "stop"),
-    "retry": ("dead", "retry"),
-    "monitoring": ("beat", "metrics", "stat"),
-    "iteration": ("iterate",),
-    "reliable": ("reliable", "script"),
-    "scheduler": ("sched",),
-    "inspector": ("inspect",),
-    "periodic": ("cron", "periodic"),
-    "annexes": (
-        "addons",
-        "activejob",
-        "batch",
-        "cancel",
-        "classes",
-        "compressed",
-        "parked",
-        "flow",
-        "output",
-        "progress",
-        "result",
-        "status",
-        "time",
-        "unique",
-        "limits",
-    ),
-}
-NAMESPACED = {
-    **{"namespace-bulk": "client", "namespace-client": "client"},
-    **{"namespace-inspector": "inspector", "namespace-worker": "worker"},
-}
-"""Folder to the first words of the names of its cases."""
-
-
-def test_each_case_and_mutant_is_in_the_folder_of_its_area() -> None:
-    area_of = {word: area for area, words in AREAS.items() for word in words}
-    for name, (path, _) in data.cases(data.cases_directory()).items():
-        # Cases of namespaces are named after their subject: they look at all keys of a program.
-        area = NAMESPACED.get(name) or area_of[name.partition("-")[0]]
-        assert path.parent == data.cases_directory() / area, path
-    for path in data.mutants_directory().glob("*.json"):
-        for mutant in mutants.load_file(path):
-            assert area_of[mutant.cases[0].partition("-")[0]] == path.stem, mutant.name
 
 
 def test_a_name_is_unique_in_all_areas(tmp_path: Path) -> None:
@@ -225,15 +168,8 @@ def plant_survivor(tree: Checkout) -> None:
 
 def test_the_command_ends_as_it_found_things(tmp_path: Path) -> None:
     def said(*more: str) -> tuple[int, str, str]:
-        done = subprocess.run(
-            [sys.executable, "-m", "jobwire", "conform", "trace", "--strict", *more],
-            cwd=tmp_path,
-            env={**os.environ, "PYTHONPATH": f"{ROOT}/python:{ROOT}/conformance"},
-            capture_output=True,
-            text=True,
-            timeout=60,
-        )
-        return done.returncode, done.stdout, done.stderr
+        done = run("trace", "--strict", *more, cwd=tmp_path)
+        return done.status, done.out, done.err
 
     status, _, err = said()
     assert (status, "conformance does not exist; --strict needs a checkout" in err) == (64, True)

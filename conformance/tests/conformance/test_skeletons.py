@@ -23,7 +23,9 @@ from jobwire_conformance.errors import Usage
 from jobwire_conformance.setup import init
 from tests.conformance.gaps import PYTHON_PUSH, PYTHON_START, SHELL_PUSH
 from tests.conformance.skeletons import CRASHES, FILLED, build, fill, made, needs
-from tests.conformance.suite import run
+from tests.conformance.suite import ROOT, run
+
+pytestmark = pytest.mark.usefixtures("own_python")
 
 REQUESTS = [
     {"id": 1, "op": "hello", "driver": 1, "redis_url": "redis://127.0.0.1:1/0"},
@@ -40,12 +42,6 @@ def languages(names: Sequence[str]) -> list[Any]:
         pytest.param(name, marks=pytest.mark.process if name == "python" else pytest.mark.matrix)
         for name in names
     ]
-
-
-@pytest.fixture(autouse=True)
-def _python(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let `python3` in the adapters' commands be the one that runs the tests."""
-    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
 
 
 def talk(
@@ -175,20 +171,6 @@ def in_order(directory: Path) -> None:
 # -- `jobwire conform init`: the files that it writes, and its questions
 
 
-ROOT = Path(__file__).resolve().parents[3]
-
-
-def command(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "jobwire", "conform", *map(str, arguments)],
-        env={**os.environ, "PYTHONPATH": f"{ROOT}/python:{ROOT}/conformance"},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-
-
 @pytest.mark.process
 @pytest.mark.parametrize("language", init.LANGUAGES)
 def test_the_settings_are_what_the_suite_reads(language: str, tmp_path: Path) -> None:
@@ -205,8 +187,8 @@ def test_nothing_is_overwritten(tmp_path: Path) -> None:
     kept = tmp_path / "jobwire-adapter" / "worker.sh"
     kept.parent.mkdir()
     kept.write_text("mine")
-    done = command("init", tmp_path, "--language", "shell")
-    assert (done.returncode, "worker.sh" in done.stderr) == (64, True)
+    done = run("init", tmp_path, "--language", "shell")
+    assert (done.status, "worker.sh" in done.err) == (64, True)
     assert kept.read_text() == "mine"
     assert not (tmp_path / "conformance.toml").exists()
     with pytest.raises(Usage, match="overwritten"):
@@ -215,22 +197,22 @@ def test_nothing_is_overwritten(tmp_path: Path) -> None:
 
 @pytest.mark.process
 def test_the_language_is_guessed_or_asked_for(tmp_path: Path) -> None:
-    done = command("init", tmp_path)
-    assert (done.returncode, "--language" in done.stderr) == (64, True)
+    done = run("init", tmp_path)
+    assert (done.status, "--language" in done.err) == (64, True)
     (tmp_path / "Gemfile").write_text("")
-    done = command("init", tmp_path, "--claim", "worker/core")
-    assert (done.returncode, done.stderr) == (0, "")
+    done = run("init", tmp_path, "--claim", "worker/core")
+    assert (done.status, done.err) == (0, "")
     assert config.load(tmp_path).language == "ruby"
-    assert "fill in `start` in jobwire-adapter/worker.rb" in done.stdout
-    assert "jobwire conform check worker/core" in done.stdout
+    assert "fill in `start` in jobwire-adapter/worker.rb" in done.out
+    assert "jobwire conform check worker/core" in done.out
 
 
 @pytest.mark.process
 def test_for_another_language_there_are_the_contracts(tmp_path: Path) -> None:
     """A list of all variables and standard jobs, and commands to correct."""
-    done = command("init", tmp_path, "--language", "other", "--claim", "client/core")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "write the driver, as jobwire-adapter/README.md says" in done.stdout
+    done = run("init", tmp_path, "--language", "other", "--claim", "client/core")
+    assert (done.status, done.err) == (0, "")
+    assert "write the driver, as jobwire-adapter/README.md says" in done.out
     settings = config.load(tmp_path)
     assert settings.driver is not None
     assert settings.driver.command == ["./jobwire-adapter/driver"]
@@ -259,7 +241,7 @@ def test_the_projects_of_csharp_are_xml(tmp_path: Path) -> None:
     "arguments", [["--language", "cobol"], ["--claim", "client/cor"], ["--generation", "9"]]
 )
 def test_wrong_usage_writes_nothing(arguments: list[str], tmp_path: Path) -> None:
-    assert command("init", tmp_path, *arguments).returncode == 64
+    assert run("init", tmp_path, *arguments).status == 64
     assert not [*tmp_path.iterdir()]
 
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import ast
-import os
 import re
-import sys
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -114,9 +112,7 @@ def test_a_place_that_is_not_there_once_is_refused(
 
 
 @pytest.fixture
-def reference(monkeypatch: pytest.MonkeyPatch) -> Config:
-    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
-    monkeypatch.setenv("PYTHONPATH", str(ROOT / "python"))
+def reference(own_python: None) -> Config:
     return config.load(REFERENCE)
 
 

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -24,20 +21,14 @@ from jobwire_conformance.errors import SuiteFault, Usage
 from jobwire_conformance.mutation import mutants
 from jobwire_conformance.run import run
 from jobwire_conformance.run.verdicts import Deviation
-from tests.conformance.suite import Quiet, adapter
+from tests.conformance import suite
+from tests.conformance.suite import REFERENCE, ROOT, Quiet, adapter
 
-ROOT = Path(__file__).resolve().parents[3]
+pytestmark = pytest.mark.usefixtures("own_python")
+
 PHP = ROOT / "conformance" / "drivers" / "php"
-REFERENCE = ROOT / "conformance" / "drivers" / "python"
 
 NOBODY = "-".join(("PUSH", "999"))  # in two parts, so that it is not a citation of an unknown id
-
-
-@pytest.fixture(autouse=True)
-def _python(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let `python3` in the adapters' commands be the one that runs the tests."""
-    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
-    monkeypatch.setenv("PYTHONPATH", str(ROOT / "python"))
 
 
 def reference(generation: config.Generation = "8.1") -> Config:
@@ -295,21 +286,9 @@ def test_a_report_that_the_server_refused_for_want_of_a_script_is_waited_for(
 # -- the command
 
 
-def command(*arguments: str | Path, env: dict[str, str] | None = None) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "jobwire", "conform", *map(str, arguments)],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": f"{ROOT}/python:{ROOT}/conformance", **(env or {})},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-
-
 def said(*arguments: str | Path) -> tuple[int, str, str]:
-    process = command(*arguments, "--server", valkey_program())
-    out, err = process.communicate(timeout=120)
-    return process.returncode, out, err
+    done = suite.run(*arguments, "--server", valkey_program())
+    return done.status, done.out, done.err
 
 
 @pytest.mark.process
@@ -381,18 +360,16 @@ def test_wrong_usage_has_a_status_of_its_own(arguments: list[str], status: int, 
 
 @pytest.mark.process
 def test_without_a_server_it_is_the_environment() -> None:
-    process = command("check", REFERENCE, "--server", "no-such-server")
-    _, err = process.communicate(timeout=60)
-    assert (process.returncode, "no-such-server" in err) == (4, True)
+    done = suite.run("check", REFERENCE, "--server", "no-such-server")
+    assert (done.status, "no-such-server" in done.err) == (4, True)
 
 
 @pytest.mark.process
 def test_the_list_of_what_is_checked_names_the_rest() -> None:
-    process = command("trace", "--json")
-    out, _ = process.communicate(timeout=60)
-    results = json.loads(out)
+    done = suite.run("trace", "--json")
+    results = json.loads(done.out)
     assert "PUSH-1" in results["checks"]
-    assert process.returncode == (1 if any(results["uncovered"].values()) else 0)
+    assert done.status == (1 if any(results["uncovered"].values()) else 0)
     assert "PUSH-1" not in results["uncovered"]["client/core"]
 
 

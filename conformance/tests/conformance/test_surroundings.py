@@ -81,10 +81,8 @@ def test_the_date_of_a_distant_zone_is_not_that_of_utc(hour: int) -> None:
 
 
 @pytest.fixture
-def midnight_passes(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def midnight_passes(own_python: None, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Have the first run of a case begin on the day before; return the dates asked for."""
-    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
-    monkeypatch.setenv("PYTHONPATH", str(ROOT / "python"))
     asked: list[str] = []
 
     def date() -> str:
