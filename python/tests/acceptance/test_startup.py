@@ -119,13 +119,6 @@ def test_a_misspelt_queue_is_suggested(server: Server, workers: Workers, shop: P
     ]
 
 
-def test_an_application_without_jobs_does_not_start(server: Server, tmp_path: Path) -> None:
-    (tmp_path / "shop.py").write_text("import jobwire\napp = jobwire.App()\n")
-    ended = jobwire("worker", "shop:app", "--redis", server.url, "-p", "2", cwd=tmp_path)
-    assert ended.returncode == 3
-    assert "jobwire: 'shop:app' defines no jobs; name the modules with jobs: " in ended.stderr
-
-
 @pytest.fixture
 def fleet(_reaper: Reaper, shop: Path) -> Iterator[Fleet]:
     fleet = Fleet(_reaper, shop)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import base64
 import json
 import zlib
@@ -15,7 +14,7 @@ from jobwire import inspect
 from jobwire.cli.pretty import console, draw
 from jobwire.cli.table import Column, Table
 from jobwire.connection import resources
-from jobwire.inspect import Filter, aio, sync
+from jobwire.inspect import Filter
 from jobwire.inspect.display import display_args, display_class
 from jobwire.inspect.entry import Entry, backtrace_lines, entry
 from jobwire.inspect.formats import ago, clean, duration, to_json
@@ -211,24 +210,6 @@ def test_a_table_fits(width: int) -> None:
     assert max(map(len, lines)) <= width
     assert any("j" * min(10, width // 4) in line for line in lines)
     assert any("kkkkkkkk" in line for line in lines) is (width >= 40)
-
-
-def methods(module: Any, name: str) -> dict[str, str]:
-    """Return the signatures of a class's public methods, without `async` types."""
-    tree = ast.parse(Path(module.__file__).read_text("utf-8"))
-    (owner,) = (each for each in tree.body if isinstance(each, ast.ClassDef) and each.name == name)
-    return {
-        each.name: ast.unparse(each.args)
-        + ast.unparse(each.returns or ast.Constant(None)).replace("AsyncIterator", "Iterator")
-        for each in owner.body
-        if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef) and each.name[0] != "_"
-    }
-
-
-def test_both_inspectors_have_the_same_methods() -> None:
-    ours = methods(sync, "Inspector")
-    assert len(ours) > 30
-    assert ours == methods(aio, "AsyncInspector")
 
 
 def test_only_the_inspectors_themselves_are_impure() -> None:

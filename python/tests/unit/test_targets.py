@@ -6,7 +6,6 @@ import json
 import re
 from pathlib import Path
 
-import pytest
 from benchmarks.targets.judge import TargetVerdict
 from benchmarks.targets.report import Report, pages, samples_of, write
 from benchmarks.targets.rows import TARGETS, runs
@@ -109,36 +108,6 @@ def test_a_verdict(kind: str, figure: str, medians: dict[str, float], reached: b
 
 def test_without_jobwire_there_is_no_verdict() -> None:
     assert verdict("boot", "boot_s", plain=0.1) is None
-
-
-@pytest.mark.parametrize(
-    ("medians", "words"),
-    [
-        (
-            {"jobwire": 900.0, "yjit": 200.0, "bee": 300.0},
-            "yes: 4.500 times Sidekiq with YJIT, 3.000 times bee-queue",
-        ),
-        (
-            {"jobwire": 300.0, "plain": 100.0, "bee": 301.0},
-            "**no**: no figure of Sidekiq with YJIT, 0.997 times bee-queue",
-        ),
-        (
-            {"jobwire": 900.0, "yjit": 200.0},
-            "open: 4.500 times Sidekiq with YJIT, no figure of bee-queue",
-        ),
-    ],
-)
-def test_a_verdict_says_against_whom(medians: dict[str, float], words: str) -> None:
-    assert str(verdict("failing", "rate", **medians)) == words
-
-
-def test_a_verdict_says_which_ruby() -> None:
-    assert str(verdict("logged", "rate", jobwire=400.0, plain=100.0)) == (
-        "yes: 4.000 times Sidekiq without YJIT"
-    )
-    assert str(verdict("drain", "rate", jobwire=300.0, plain=100.0)) == (
-        "**no**: 1.500 times Sidekiq with YJIT (taken for 2 times without)"
-    )
 
 
 def test_the_readme_has_measured_figures() -> None:
