@@ -9,13 +9,16 @@ import contextlib
 import json
 import math
 import os
+import socket
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
+from urllib.parse import urlsplit
 
-import redis
+import hiredis
 from neutral import neutral
 
 import jobwire
@@ -27,7 +30,8 @@ from jobwire.worker.base.timings import Timings
 from jobwire.worker.process import process
 
 RUN = os.environ["JOBWIRE_RUN"]
-control = redis.Redis.from_url(os.environ["JOBWIRE_CONTROL_URL"], socket_timeout=None)
+CONTROL = urlsplit(os.environ["JOBWIRE_CONTROL_URL"])
+_links = threading.local()  # of each thread, its connection to the control Redis
 given = os.environ["JOBWIRE_GENERATION"]
 generation: Any = given if given == "auto" else int(given)
 namespace = os.environ.get("JOBWIRE_NAMESPACE", "")
@@ -38,6 +42,27 @@ class JobwireError(Exception):
     """The error of failing jobs."""
 
 
+def control(*words: str) -> Any:
+    """Return the reply of the control Redis to a command.
+
+    Not with a client library, as to import it would take as long as to start the worker.
+    """
+    try:
+        if not hasattr(_links, "socket"):
+            _links.socket = socket.create_connection((CONTROL.hostname, CONTROL.port))
+            _links.replies = hiredis.Reader()
+            control("SELECT", CONTROL.path[1:])
+        _links.socket.sendall(hiredis.pack_command(words))
+        while (reply := _links.replies.gets()) is False:
+            if not (part := _links.socket.recv(65536)):
+                raise ConnectionResetError
+            _links.replies.feed(part)
+        return reply
+    except BaseException:  # an aborted thread must not read this reply later
+        vars(_links).clear()
+        raise
+
+
 def pause_at(name: str, seconds: float = math.inf) -> None:
     """Wait until the suite opens a gate, for at most so many seconds.
 
@@ -45,7 +70,7 @@ def pause_at(name: str, seconds: float = math.inf) -> None:
     """
     until = time.monotonic() + seconds
     while (left := until - time.monotonic()) > 0:
-        if control.blpop([f"jw:{RUN}:gate:{name}"], min(left, 0.2)):
+        if control("BLPOP", f"jw:{RUN}:gate:{name}", str(min(left, 0.2))):
             break
 
 
@@ -53,7 +78,7 @@ def report(kind: str, **members: Any) -> None:
     """Report an event of the current job to the suite."""
     job = jobwire.current_job()
     event = {"ev": kind, "jid": job and job.jid, **members}
-    control.rpush(f"jw:{RUN}:ev", json.dumps(event))
+    control("RPUSH", f"jw:{RUN}:ev", json.dumps(event))
 
 
 @app.job(name="JobwireEcho")
@@ -76,8 +101,8 @@ def flaky(times: int) -> None:
     """Fail `times` times, then succeed."""
     job = jobwire.current_job()
     report("begin", args=[times])
-    count = control.incr(f"jw:{RUN}:n:{job and job.jid}")
-    ok = int(count) > times  # type: ignore[arg-type]
+    count = control("INCR", f"jw:{RUN}:n:{job and job.jid}")
+    ok = int(count) > times
     report("end", ok=ok)
     if not ok:
         raise JobwireError(f"time {count} of {times}")
@@ -279,7 +304,7 @@ def another(job: Any, error: BaseException) -> None:
 
 def report_end(kind: str, job: Any) -> None:
     """Report an event of a job that no longer runs."""
-    control.rpush(f"jw:{RUN}:ev", json.dumps({"ev": kind, "jid": job.jid}))
+    control("RPUSH", f"jw:{RUN}:ev", json.dumps({"ev": kind, "jid": job.jid}))
 
 
 def skip(job: Any, call_next: Any) -> Any:

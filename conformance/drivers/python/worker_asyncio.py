@@ -2,36 +2,45 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import sys
 from typing import Any
 
-import redis.asyncio
+import hiredis
 import worker
-from worker import JobwireError
+from worker import CONTROL, JobwireError
 
 import jobwire
 
 RUN = os.environ["JOBWIRE_RUN"]
 generation: Any = int(os.environ["JOBWIRE_GENERATION"])
 app = jobwire.App(os.environ["JOBWIRE_REDIS_URL"], generation=generation)
-_control: list[redis.asyncio.Redis] = []  # created inside the event loop of the jobs
 
 
-def control() -> redis.asyncio.Redis:
-    """Return the client of the control Redis."""
-    if not _control:
-        url = os.environ["JOBWIRE_CONTROL_URL"]
-        _control.append(redis.asyncio.Redis.from_url(url, socket_timeout=None))
-    return _control[0]
+async def control(*words: str) -> Any:
+    """Return the reply of the control Redis to a command, over a connection of its own."""
+    reader, writer = await asyncio.open_connection(CONTROL.hostname, CONTROL.port)
+    try:
+        for each in (("SELECT", CONTROL.path[1:]), words):
+            writer.write(hiredis.pack_command(each))
+        replies: list[Any] = []
+        parser = hiredis.Reader()
+        while len(replies) < 2:
+            parser.feed(await reader.readuntil())
+            while (reply := parser.gets()) is not False:
+                replies.append(reply)
+        return replies[1]
+    finally:
+        writer.close()
 
 
 async def report(kind: str, **members: Any) -> None:
     """Report an event of the current job to the suite."""
     job = jobwire.current_job()
     event = {"ev": kind, "jid": job and job.jid, **members}
-    await control().rpush(f"jw:{RUN}:ev", json.dumps(event))  # type: ignore[misc]
+    await control("RPUSH", f"jw:{RUN}:ev", json.dumps(event))
 
 
 @app.job(name="JobwireEcho")
@@ -54,7 +63,7 @@ async def flaky(times: int) -> None:
     """Fail `times` times, then succeed."""
     job = jobwire.current_job()
     await report("begin", args=[times])
-    count = await control().incr(f"jw:{RUN}:n:{job and job.jid}")
+    count = await control("INCR", f"jw:{RUN}:n:{job and job.jid}")
     ok = int(count) > times
     await report("end", ok=ok)
     if not ok:
@@ -65,7 +74,7 @@ async def flaky(times: int) -> None:
 async def gate(name: str) -> None:
     """Wait until the suite opens a gate."""
     await report("begin", args=[name])
-    await control().blpop([f"jw:{RUN}:gate:{name}"], 0)  # type: ignore[misc]
+    await control("BLPOP", f"jw:{RUN}:gate:{name}", "0")
     await report("end", ok=True)
 
 
