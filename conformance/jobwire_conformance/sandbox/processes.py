@@ -123,7 +123,8 @@ class ProcessGroup:
     Args:
         reaper: Kills it if this process cannot.
         command: Program and arguments.
-        environment: Variables, added to those of this process and a distant time zone.
+        environment: Variables, added to those of this process, a distant time zone, and a
+            directory for temporary files that the end of the run removes.
         directory: Its current directory.
         log: Receives its standard error, and its standard output unless `pipes` is set.
         pipes: True if standard input and output are pipes.
@@ -152,6 +153,8 @@ class ProcessGroup:
                 env={
                     **os.environ,
                     "TZ": distant_zone(time.time()),
+                    # Files of killed workers would slow down the next workers that look at them.
+                    "TMPDIR": str(reaper.directory),
                     **environment,
                     **dict([reaper.mark]),
                 },
