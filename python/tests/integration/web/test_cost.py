@@ -15,6 +15,8 @@ from tests.integration.inspector.entries import IDENTITY, payload
 
 pytestmark = pytest.mark.process
 
+NOON = 1_795_176_000.0  # after midnight, charts have keys of two days
+
 SETS = ("schedule", "retry", "dead", "jobwire:unreadable", "jobwire:parked")
 PLACES = ("/retries", "/retries?from=20", "/scheduled", "/dead", "/unreadable", "/queues/q")
 # These examine a bounded number of entries: by hundreds, or one state each of at most 200 jobs.
@@ -43,7 +45,9 @@ def costs(server: Server, size: int) -> dict[str, dict[str, int]]:
     fill(client, size)
     used = {}
     for path in paths():
-        app = WebApp(server.url, authorize=lambda request: Visitor("ada", "admin"))
+        app = WebApp(
+            server.url, authorize=lambda request: Visitor("ada", "admin"), clock=lambda: NOON
+        )
         with closing(app), TestClient(app) as page:
             page.get("/stats")  # connects
             app._sites[""]._shared.clear()
