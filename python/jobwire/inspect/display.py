@@ -30,8 +30,10 @@ def display_class(fields: Mapping[str, Any]) -> str:
     if class_name not in WRAPPERS:
         return "" if class_name is None else str(class_name)
     wrapped = _wrapped(fields)
-    if wrapped in _MAILERS and len(arguments := _arguments(fields)) >= 2:
-        return f"{arguments[0]}#{arguments[1]}"
+    if wrapped in _MAILERS:
+        match _arguments(fields):
+            case [str() as mailer, str() as method, *_]:
+                return f"{mailer}#{method}"
     return wrapped or str(class_name)
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import base64
 import binascii
+import re
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
 
 from jobwire.errors import MalformedPayload
@@ -15,30 +15,64 @@ from jobwire.inspect.reading import decode_json, text
 from jobwire.protocol import times
 from jobwire.protocol.payload import decode
 
-__all__ = ["QUEUE", "Entry", "SetName", "backtrace_lines", "entry"]
+__all__ = ["QUEUE", "Entry", "SetName", "backtrace_lines", "entry", "may_have", "spelled"]
 
 SetName = Literal["schedule", "retry", "dead", "unreadable"]
 QUEUE = "queue:"
 MAX_BACKTRACE = 1_000_000  # unpacked bytes, because a few kilobytes can hold gigabytes [SEC-4]
+_SPELLED_ONE_WAY = re.compile(r"[\w :.,;!#$%()*+=?@\[\]^{|}~-]*", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True)
 class Entry:
     """A job in a queue, in a set or in execution. Times are epoch seconds.
+
+    The payload is decoded when something of it is read first: most entries of a search are ruled
+    out by their bytes.
 
     Attributes:
         payload: The exact bytes, by which it is moved and removed. [INSP-4]
         place: `queue:<name>`, `schedule`, `retry`, `dead`, `unreadable`, `parked`, or `work`.
         score: For a job in a set, the time at which it is due, died or was parked.
-        fields: The fields of the payload; empty if it cannot be read.
-        fault: The error, if the payload cannot be read.
     """
 
-    payload: bytes
-    place: str
-    score: float | None
-    fields: Mapping[str, Any]
-    fault: MalformedPayload | None = None
+    __slots__ = ("_fault", "_fields", "payload", "place", "score")
+
+    def __init__(self, payload: bytes, place: str, score: float | None = None) -> None:
+        self.payload = payload
+        self.place = place
+        self.score = score
+        self._fields: Mapping[str, Any] | None = None
+        self._fault: MalformedPayload | None = None
+
+    def __repr__(self) -> str:
+        return f"Entry({self.payload!r}, {self.place!r}, {self.score!r})"
+
+    @property
+    def fields(self) -> Mapping[str, Any]:
+        """The fields of the payload; empty if it cannot be read."""
+        return self._read() if self._fields is None else self._fields
+
+    @property
+    def fault(self) -> MalformedPayload | None:
+        """The error, if the payload cannot be read."""
+        if self._fields is None:
+            self._read()
+        return self._fault
+
+    def _read(self) -> Mapping[str, Any]:
+        fields: Mapping[str, Any] = {}
+        try:
+            fields = decode(self.payload, queue="").fields
+        except MalformedPayload as fault:
+            self._fault = fault  # before the fields, for other threads
+        self._fields = fields
+        return fields
+
+    def with_fields(self, fields: Mapping[str, Any]) -> Entry:
+        """Return what may be shown of it: these fields, and no bytes."""
+        shown = Entry(b"", self.place, self.score)
+        shown._fault, shown._fields = self.fault, fields
+        return shown
 
     @property
     def problem(self) -> str | None:
@@ -148,10 +182,17 @@ class Entry:
 
 def entry(payload: bytes, place: str, score: float | None = None) -> Entry:
     """Return the entry for a payload, with a `fault` if the payload cannot be read."""
-    try:
-        return Entry(payload, place, score, decode(payload, queue="").fields)
-    except MalformedPayload as fault:
-        return Entry(payload, place, score, {}, fault)
+    return Entry(payload, place, score)
+
+
+def spelled(text: str) -> bytes:
+    """Return the bytes of a text in a payload; none if JSON can write it in several ways."""
+    return text.encode() if _SPELLED_ONE_WAY.fullmatch(text) else b""
+
+
+def may_have(payloads: bytes, part: bytes) -> bool:
+    """Return False if payloads cannot have what is `spelled` so, without decoding them."""
+    return part in payloads or b"\\u00" in payloads  # a producer may escape any character
 
 
 def backtrace_lines(stored: object) -> list[str] | None:

@@ -8,6 +8,8 @@ import math
 from datetime import UTC, datetime
 from typing import Any
 
+import msgspec
+
 from jobwire.errors import ConfigError
 from jobwire.inspect.reading import text
 from jobwire.text import visible, visible_json
@@ -22,6 +24,8 @@ def plain(value: Any) -> Any:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         fields = dataclasses.fields(value)
         return {field.name: plain(getattr(value, field.name)) for field in fields}
+    if isinstance(value, msgspec.Struct):
+        return plain(msgspec.structs.asdict(value))
     if isinstance(value, dict):
         return {_key(key): plain(member) for key, member in value.items()}
     if isinstance(value, list | tuple):

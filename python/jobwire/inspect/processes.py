@@ -7,10 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
+import msgspec
+
 from jobwire.errors import ConfigError
-from jobwire.inspect.entry import Entry, entry
+from jobwire.inspect.entry import Entry, entry, may_have
 from jobwire.inspect.progress import reported
 from jobwire.inspect.reading import ask, decode_json, items, name, number, raw, text, whole
 from jobwire.inspect.summary import members
@@ -54,8 +57,7 @@ class CapsuleInfo:
     weights: Mapping[str, int]
 
 
-@dataclass(frozen=True, slots=True)
-class ProcessInfo:
+class ProcessInfo(msgspec.Struct, frozen=True):
     """One process, as of its last heartbeat. [BEAT-3] [BEAT-4]
 
     Fields that the heartbeat does not have are empty, 0, False or None.
@@ -203,8 +205,11 @@ def read_works(keys: Keys, records: Sequence[WorkRecord]) -> Op[list[Work]]:
     return [replace(work, progress=of(work)) for work in read] if progress else read
 
 
-def work_records(keys: Keys) -> Op[list[WorkRecord]]:
-    """Return the records of the jobs in execution, oldest first, without decoding the jobs."""
+def work_records(keys: Keys, part: bytes = b"") -> Op[list[WorkRecord]]:
+    """Return the records of the jobs in execution, oldest first, without decoding the jobs.
+
+    Processes of which no record can have `part` are left out; see `entry.may_have`.
+    """
     names, _ = yield from members(keys.processes)
     identities = sorted(names)
     commands = [
@@ -216,6 +221,8 @@ def work_records(keys: Keys) -> Op[list[WorkRecord]]:
     by_thread: dict[tuple[str, bytes], WorkRecord] = {}
     for index, identity in enumerate(identities):
         for reply in replies[2 * index : 2 * index + 2]:
+            if not may_have(b"".join(items(reply)), part):
+                continue
             for thread, record in _pairs(reply).items():
                 by_thread[identity, thread] = _record(identity, thread, record)
     return sorted(
@@ -349,31 +356,47 @@ def read_process(identity: str, reply: object) -> ProcessInfo | None:
     fields = _pairs(reply)
     if b"info" not in fields:
         return None
-    decoded = decode_json(fields[b"info"])
+    announced = _announced(fields[b"info"])
+    concurrency = whole(fields.get(b"concurrency"), default=-1)
+    return msgspec.structs.replace(
+        announced,
+        identity=identity,
+        beat=number(fields.get(b"beat")),
+        concurrency=announced.concurrency if concurrency < 0 else concurrency,
+        busy=whole(fields.get(b"busy")),
+        quiet=fields.get(b"quiet") == b"true",
+        rss=whole(fields.get(b"rss")),
+        rtt_us=whole(fields.get(b"rtt_us")),
+    )
+
+
+@lru_cache(5_000)  # a process writes the same text as long as it lives
+def _announced(stored: bytes) -> ProcessInfo:
+    """Return what `info` tells of a process."""
+    decoded = decode_json(stored)
     info: dict[str, Any] = decoded if isinstance(decoded, dict) else {}
     capsules = _capsules(info.get("capsules"))
     queues = [queue for queue in items(info.get("queues")) if isinstance(queue, str)]
     if capsules:
         served = (queue for capsule in capsules.values() for queue in capsule.weights)
         queues = list(dict.fromkeys(served))
-    concurrency = whole(fields.get(b"concurrency"), default=-1)
     return ProcessInfo(
-        identity=identity,
+        identity="",
         hostname=_string(info, "hostname"),
         pid=whole(info.get("pid")),
         started_at=number(info.get("started_at")),
-        beat=number(fields.get(b"beat")),
+        beat=None,
         tag=_string(info, "tag"),
         labels=[label for label in items(info.get("labels")) if isinstance(label, str)],
         version=_string(info, "version"),
         queues=queues,
         capsules=capsules,
-        concurrency=whole(info.get("concurrency")) if concurrency < 0 else concurrency,
-        busy=whole(fields.get(b"busy")),
-        quiet=fields.get(b"quiet") == b"true",
+        concurrency=whole(info.get("concurrency")),
+        busy=0,
+        quiet=False,
         embedded=info.get("embedded") is True,
-        rss=whole(fields.get(b"rss")),
-        rtt_us=whole(fields.get(b"rtt_us")),
+        rss=0,
+        rtt_us=0,
         info=info,
         problem=None if isinstance(decoded, dict) else "info is not a JSON object",
     )

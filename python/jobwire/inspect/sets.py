@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias
 
 from jobwire.application.generation import GenerationSetting
 from jobwire.errors import ConfigError, MalformedPayload, RedisRefused
-from jobwire.inspect.entry import QUEUE, Entry, SetName, entry
+from jobwire.inspect.entry import QUEUE, Entry, SetName, entry, spelled
 from jobwire.inspect.filters import Filter
 from jobwire.inspect.reading import ask, items, raw, score
 from jobwire.inspect.walking import BATCH_SIZE, ListWalk, Scan, SetWalk, Walk
@@ -47,7 +47,6 @@ __all__ = [
 ]
 
 Action = Literal["retry", "add_to_queue", "kill", "delete"]
-_SPELLED_ONE_WAY = re.compile(r"[\w :.,;!#$%()*+=?@\[\]^{|}~-]*", re.ASCII)
 _SETS = ("schedule", "retry", "dead", "unreadable")
 
 
@@ -106,7 +105,7 @@ def find_in_set(
     The server looks at `page` members in each step.
     """
     # JSON can write other characters in several ways, which one pattern cannot match.
-    pattern = f"*{escape(jid)}*" if _SPELLED_ONE_WAY.fullmatch(jid) else "*"
+    pattern = f"*{escape(jid)}*" if spelled(jid) else "*"
     key = keys.parked if name == "parked" else set_key(keys, name)
     return (yield from _find(Scan(key, name, pattern, page=page), jid))
 

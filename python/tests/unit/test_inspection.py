@@ -119,6 +119,28 @@ def test_filters(only: Filter, meant: bool) -> None:
     assert bool(only) is (only != Filter())
 
 
+@over(
+    ("payload", "only"),
+    [
+        (rb'{"class":"Sh\u006fp"}', Filter(class_name="Shop")),
+        (rb'{"class":"A","tags":["a\/b"]}', Filter(tag="a/b")),
+        (b'{"class":12.50}', Filter(class_name="12.5")),
+        (b'{"class":"Shop::Job"}', Filter(class_name="*[Jj]ob")),
+        (
+            b'{"class":"Sidekiq::ActiveJob::Wrapper","wrapped":"ActionMailer::DeliveryJob",'
+            b'"args":[{"arguments":["Mails","welcome","x"]}]}',
+            Filter(class_name="Mails#welcome"),
+        ),
+        ('{"class":"A","error_message":"die Straße"}'.encode(), Filter(error="STRASSE")),
+        (b'{"class":"A","error_class":"E","error_message":"at"}', Filter(error="e: at")),
+        (rb'{"class":"A","error_message":"273 \u212a"}', Filter(error="273 k")),
+    ],
+)
+def test_filters_find_what_is_spelled_otherwise(payload: bytes, only: Filter) -> None:
+    """INSP-10: bytes rule an entry out only where they cannot mean the same."""
+    assert only.matches(entry(payload, "retry"), now=NOW)
+
+
 def test_since_when_an_entry_is_there() -> None:
     assert made("dead", NOW - 5, failed_at=NOW - 50).since == NOW - 5
     assert made("retry", NOW + 5, failed_at=NOW - 50, created_at=1.0).since == NOW - 50

@@ -115,7 +115,10 @@ class Grouping:
     def add(self, entries: Iterable[Entry]) -> None:
         """Count entries of the retry set or the dead set."""
         for one in entries:
-            group = self._groups.setdefault(signature(one), _Group())
+            named = signature(one)
+            group = self._groups.get(named)
+            if group is None:
+                group = self._groups[named] = _Group()
             group.count += 1
             group.places[one.place] += 1
             self.matched += 1
@@ -180,7 +183,6 @@ def read(
     """
     if not set(places) <= {"retry", "dead"}:
         raise ConfigError(f"places: {', '.join(places)} are not retry or dead")
-    wanted = only or Filter()
     grouping = Grouping(most)
     sizes = yield from ask([command("ZCARD", set_key(keys, place)) for place in places])
     totals = [whole(size) for size in sizes]
@@ -193,7 +195,7 @@ def read(
             page = page[:left]
             left -= len(page)
             seen += len(page)
-            grouping.add(one for one in page if not wanted or wanted.matches(one, now=now))
+            grouping.add(one for one in page if only is None or only.matches(one, now=now))
             if progress:
                 progress(seen, sum(limits))
     groups = yield from _with_deployments(keys, grouping.groups(), now)
@@ -215,9 +217,10 @@ def _with_deployments(keys: Keys, groups: list[FailureGroup], now: float) -> Op[
 def _times(one: Entry) -> tuple[float | None, float | None]:
     """Return the times of the first and of the last failure."""
     died = one.score if one.place == "dead" else None
-    last = one.retried_at if one.retried_at is not None else one.failed_at
-    first = one.failed_at if one.failed_at is not None else last
-    return first if first is not None else died, last if last is not None else died
+    failed, retried = one.failed_at, one.retried_at
+    last = failed if retried is None else retried
+    first = last if failed is None else failed
+    return died if first is None else first, died if last is None else last
 
 
 def _lower(one: float | None, other: float | None) -> float | None:

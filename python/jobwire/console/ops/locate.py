@@ -14,7 +14,7 @@ from jobwire.console.ops import parking
 from jobwire.console.ops.selection import SETS, place_size
 from jobwire.inspect import batches, limits, locks, progress
 from jobwire.inspect import processes as process_reading
-from jobwire.inspect.entry import QUEUE, Entry, SetName, entry
+from jobwire.inspect.entry import QUEUE, Entry, SetName, entry, may_have, spelled
 from jobwire.inspect.limits import JobLimit
 from jobwire.inspect.locks import UniqueLock
 from jobwire.inspect.processes import ProcessInfo, private_owners
@@ -90,7 +90,7 @@ class JobFacts:
         places: Its places.
         queues: The queues of these places, and all queues of the processes that serve them.
         processes: All registered processes.
-        leases: Identity of a process to the seconds until its lease ends.
+        leases: Identity of a process to the seconds until its lease ends; none without a place.
         iteration: Its state, if it is an iterable job that has begun.
         cut_queues: Names of queues and sets too long to examine as a whole.
         lock: The lock of its key, if it is a unique job and some job has the lock.
@@ -171,7 +171,8 @@ def collect(
     limited = next(filter(None, (limit_of(one.job.fields.get(LIMIT)) for one in places)), None)
     member = next(filter(None, (batch_of(one.job.fields) for one in places)), None)
     parked = next((one.job for one in places if one.place == "parked"), None)
-    leases = yield from _leases(keys, {one.identity for one in registered} | {*_owners(places)})
+    deciding = {*_owners(places), *(one.identity for one in registered)} if places else set()
+    leases = yield from _leases(keys, deciding)
     return JobFacts(
         jid=jid,
         now=now,
@@ -216,7 +217,7 @@ def _parked(keys: Keys, jid: str, most: int | None, cut: list[str]) -> Op[list[J
 
 def _examined(keys: Keys, place: SetName, jid: str, most: int) -> Op[list[Entry]]:
     """Return the entries of a set with a job id, among those with the highest scores."""
-    found = []
+    found, part = [], spelled(jid)
     for start in range(0, most, BATCH_SIZE):
         step = command(
             "ZRANGE", set_key(keys, place), start, start + BATCH_SIZE - 1, "REV", "WITHSCORES"
@@ -224,7 +225,7 @@ def _examined(keys: Keys, place: SetName, jid: str, most: int) -> Op[list[Entry]
         (reply,) = yield from ask([step])
         flat = items(reply)
         for payload, at in zip(flat[::2], flat[1::2], strict=True):
-            if _may_have(payload, jid):
+            if may_have(payload, part):
                 one = entry(payload, place, score(at))
                 found += [one] if one.jid == jid else []
         if found:
@@ -271,8 +272,8 @@ def _in_queues(
 
 def _find(page: Sequence[bytes], queue: str, jid: str, ahead: int) -> JobLocation | None:
     """Return the job with this id that runs first of a part of a queue."""
-    for position, payload in enumerate(reversed(page), ahead):
-        if _may_have(payload, jid):
+    if may_have(b"".join(page), spelled(jid)):
+        for position, payload in enumerate(reversed(page), ahead):
             one = entry(payload, QUEUE + queue)
             if one.jid == jid:
                 return JobLocation(one.place, one, ahead=position, queue=queue)
@@ -280,7 +281,7 @@ def _find(page: Sequence[bytes], queue: str, jid: str, ahead: int) -> JobLocatio
 
 
 def _held(keys: Keys, identities: Sequence[str], jid: str) -> Op[list[JobLocation]]:
-    places = []
+    places, part = [], spelled(jid)
     cursors: dict[str, Any] = dict.fromkeys(identities, b"0")
     while cursors:
         replies = yield from ask(
@@ -292,21 +293,21 @@ def _held(keys: Keys, identities: Sequence[str], jid: str) -> Op[list[JobLocatio
         following: dict[str, Any] = {}
         for identity, reply in zip(cursors, replies, strict=True):
             cursor, flat = items(reply) or (b"0", [])
-            for field, payload in zip(flat[::2], flat[1::2], strict=True):
-                if _may_have(payload, jid):
-                    one = entry(payload, "private")
-                    if one.jid == jid:
-                        queue = private_queue(name(field))
-                        places.append(JobLocation("held", one, identity=identity, queue=queue))
             if whole(cursor):
                 following[identity] = cursor
+            if not may_have(b"".join(flat), part):
+                continue
+            for field, payload in zip(flat[::2], flat[1::2], strict=True):
+                one = entry(payload, "private")
+                if one.jid == jid:
+                    queue = private_queue(name(field))
+                    places.append(JobLocation("held", one, identity=identity, queue=queue))
         cursors = following
     return places
 
 
 def _running(keys: Keys, jid: str) -> Op[list[JobLocation]]:
-    records = yield from process_reading.work_records(keys)
-    works = [record.read() for record in records if _may_have(record.payload, jid)]
+    records = yield from process_reading.work_records(keys, spelled(jid))
     return [
         JobLocation(
             "running",
@@ -316,17 +317,9 @@ def _running(keys: Keys, jid: str) -> Op[list[JobLocation]]:
             run_at=work.run_at,
             thread=work.thread,
         )
-        for work in works
+        for work in (record.read() for record in records)
         if work.job.jid == jid
     ]
-
-
-def _may_have(payload: bytes, jid: str) -> bool:
-    """Return False if a payload cannot have this id, without decoding it."""
-    if jid.isascii() and jid.isalnum():
-        # Letters and digits are spelled one way, unless a producer escapes them.
-        return jid.encode() in payload or b"\\u00" in payload
-    return True
 
 
 def _neighbours(places: Sequence[JobLocation], registered: Sequence[ProcessInfo]) -> set[str]:

@@ -69,7 +69,7 @@ class Selection:
 
     def matches(self, one: Entry, *, now: float) -> bool:
         """Return True if an entry is selected, at epoch second `now`."""
-        if self.only and not self.only.matches(one, now=now):
+        if not self.only.matches(one, now=now):
             return False
         return self.group is None or signature(one).key == self.group
 

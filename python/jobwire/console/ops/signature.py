@@ -19,11 +19,13 @@ _QUOTED = re.compile(
     r'"[^"]*"|`[^`\']*[`\']|(?<!\w)\'[^\']*\'(?!\w)'
     r"|\u201c[^\u201d]*\u201d|\u2018[^\u2019]*\u2019|\u00ab[^\u00bb]*\u00bb"
 )
+_QUOTE = re.compile("[\"`'\u201c\u2018\u00ab]")
 _UUID = re.compile(r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b", re.IGNORECASE)
 _HEX = re.compile(r"\b0x[0-9a-f]+\b|\b(?=[a-z]*\d)(?=\d*[a-z])[0-9a-f]{8,}\b", re.IGNORECASE)
 _NUMBER = re.compile(r"\d+(?:[.,:_]\d+)*")
 # An id: a word that mixes letters and digits, such as the `cus_9s6XKzkNRiz8i3` of a payment.
 _ID = re.compile(r"\b(?=\w*\d)(?=\w*[A-Za-z])\w{10,}\b")
+_MAY_BE_ID = re.compile(r"\w{8}|0x", re.IGNORECASE)  # in any text that one of the three matches
 _FRAME = re.compile(r"^(.*?):\d+(?::(?:in )?\s*[`'\"]?(.*?)['\"]?)?$")
 _FOREIGN = (
     *("/gems/", "/lib/ruby/", "/site-packages/", "/dist-packages/", "/lib/python", "/rubygems"),
@@ -57,7 +59,8 @@ def signature(one: Entry) -> Signature:
     """Return the signature of an entry of the retry set or the dead set."""
     if one.fault is not None:
         return Signature("(unreadable payload)", general_message(one.fault.problem), "", "")
-    frame = application_frame(one.error_backtrace or ())
+    backtrace = one.error_backtrace
+    frame = application_frame(backtrace) if backtrace else ""
     return Signature(one.error_class, general_message(one.error_message), frame, one.display_class)
 
 
@@ -67,10 +70,11 @@ def general_message(message: str) -> str:
     if message[MAX_CHARS:]:
         # A quote that is cut in two would not be found.
         short = re.sub(r"[\"'`\u201c\u2018\u00ab][^\"'`\u201c\u2018\u00ab]*$", "…", short) + "…"
-    short = _QUOTED.sub("…", short)
-    for pattern in (_UUID, _HEX, _ID, _NUMBER):
+    if _QUOTE.search(short):
+        short = _QUOTED.sub("…", short)
+    for pattern in (_UUID, _HEX, _ID) if _MAY_BE_ID.search(short) else ():
         short = pattern.sub("N", short)
-    return short
+    return _NUMBER.sub("N", short)
 
 
 def application_frame(backtrace: Sequence[str]) -> str:

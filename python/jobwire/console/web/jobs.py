@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from jobwire.console.ops.paging import digest
@@ -66,8 +66,7 @@ def job_view(entry: Entry, visitor: Visitor, redact: Redact | None, digest_key: 
         return JobView(entry, key, name, whole=True)
     shown: Mapping[str, Any] = {} if entry.fault else redact(visitor, entry.fields)
     whole = not entry.fault and shown == entry.fields
-    payload = entry.payload if whole else b""
-    return JobView(replace(entry, payload=payload, fields=shown), key, name, whole)
+    return JobView(entry if whole else entry.with_fields(shown), key, name, whole)
 
 
 def entry_key(entry: Entry) -> str:

@@ -19,7 +19,7 @@ from jobwire.protocol.dead_set import MAX_JOBS
 
 __all__ = ["show", "start", "stop"]
 
-TIME_S = 0.1  # for the dry run; the change itself examines all
+TIME_S = 0.07  # for the dry run; the change itself examines all
 MAX_EXAMINED = 20_000  # entries that the dry run examines, however fast they come
 
 PAGES_OF_SETS = {

@@ -35,7 +35,7 @@ __all__ = [
 
 PER_PAGE = 25
 STEP = 200  # entries of one round trip of a search
-BUDGET_S = 0.08  # of a search on one page, so that no page takes long
+BUDGET_S = 0.06  # of a search on one page, so that no page takes long
 FURTHEST = 10**12
 
 

@@ -17,7 +17,7 @@ from jobwire.inspect.filters import Filter
 
 __all__ = ["show"]
 
-BUDGET_S = 0.1
+BUDGET_S = 0.07
 STEP = 200
 MAX_HITS = 10  # of each place
 MAX_QUEUES = 20  # the longest ones
