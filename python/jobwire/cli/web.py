@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import getpass
 import os
 import signal
@@ -122,6 +123,7 @@ def web(
             await super().shutdown(sockets)
 
     server = Server(config)
+    gc.freeze()  # the imported modules stay, so the collector need not look at them each time
     try:
         _end_at_signals(server)
         server.run(sockets=[listener])

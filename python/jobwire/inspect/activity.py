@@ -127,7 +127,7 @@ def activity(
     for at, reply in zip(buckets, replies, strict=False):
         flat = items(reply)
         for name, totals in read_rollup(dict(zip(flat[::2], flat[1::2], strict=True))).items():
-            if fnmatchcase(name, class_name):
+            if class_name == "*" or fnmatchcase(name, class_name):
                 series.setdefault(name, {})[at] = totals
     jobs = {name: _job(name, series[name], {}) for name in sorted(series)}
     found = yield from _activity(keys, now, step, len(buckets), jobs, problems(commands, replies))

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from jobwire.inspect.processes import ProcessInfo, read_process
-from jobwire.inspect.reading import ask, items, name, problems, raw, score, whole
+from jobwire.inspect.reading import ask, items, name, problem, problems, raw, score, whole
 from jobwire.inspect.summary import QueueSummary, latency
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.wire import Op, command
@@ -106,7 +106,7 @@ def fleet(keys: Keys, *, now: float) -> Op[Fleet]:
                 whole(answers[index]),
                 latency(answers[count + index], now),
                 queue in paused,
-                next(iter(problems([more[index]], [answers[index]])), None),
+                problem(more[index], answers[index]),
                 serving[queue],
             )
             for index, queue in enumerate(names)

@@ -20,6 +20,7 @@ __all__ = [
     "items",
     "name",
     "number",
+    "problem",
     "problems",
     "raw",
     "required",
@@ -60,12 +61,15 @@ def required(reply: Any) -> Any:
 
 def problems(commands: Sequence[Command], replies: Sequence[Any]) -> tuple[str, ...]:
     """Return the errors of commands, each with its key."""
-    messages = {
-        f"{text(command.args[1])}: {reply.message}": None
-        for command, reply in zip(commands, replies, strict=True)
-        if isinstance(reply, ErrorReply)
-    }
-    return tuple(messages)
+    found = map(problem, commands, replies)
+    return tuple({message: None for message in found if message is not None})
+
+
+def problem(command: Command, reply: Any) -> str | None:
+    """Return the error of a command with its key; None if its reply is not an error."""
+    if not isinstance(reply, ErrorReply):
+        return None
+    return f"{text(command.args[1])}: {reply.message}"
 
 
 def name(stored: bytes) -> str:

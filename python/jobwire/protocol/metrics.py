@@ -10,9 +10,10 @@ from __future__ import annotations
 import struct
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import NamedTuple
+
+import msgspec
 
 from jobwire.errors import RedisRefused
 from jobwire.protocol.keys import Keys
@@ -105,8 +106,7 @@ def marks_key(keys: Keys, at: float) -> str:
 # -- encodings
 
 
-@dataclass(frozen=True, slots=True)
-class Totals:
+class Totals(msgspec.Struct, frozen=True, gc=False):
     """Executions of one class in one time bucket; `ms` counts those that did not fail."""
 
     count: int = 0
@@ -120,21 +120,22 @@ class Totals:
         return self.ms / succeeded if succeeded > 0 else 0.0
 
 
+_PLACES = {b"p": 0, b"f": 1, b"ms": 2}  # of the counters of a class
+
+
 def read_rollup(fields: Mapping[bytes, bytes]) -> dict[str, Totals]:
     """Return the totals of a rollup by class, without fields of other programs. [MET-1]"""
-    by_class: dict[bytes, dict[bytes, int]] = {}
+    by_class: dict[bytes, list[int]] = {}
     for name, value in fields.items():
         class_name, bar, counter = name.rpartition(b"|")
-        if bar and counter in (b"p", b"f", b"ms"):
+        if bar and counter in _PLACES:
             try:
-                by_class.setdefault(class_name, {})[counter] = int(value)
+                by_class.setdefault(class_name, [0, 0, 0])[_PLACES[counter]] = int(value)
             except ValueError:
                 continue
     # Names are decoded last, because each appears three times in a large hash.
     return {
-        class_name.decode("utf-8", "replace"): Totals(
-            counters.get(b"p", 0), counters.get(b"f", 0), counters.get(b"ms", 0)
-        )
+        class_name.decode("utf-8", "replace"): Totals(*counters)
         for class_name, counters in by_class.items()
     }
 

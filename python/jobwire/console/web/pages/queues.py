@@ -64,11 +64,10 @@ def show(context: RequestContext) -> Page:
     start = context.number("from", 1, most=FURTHEST) - 1
     only = filter_of({**context.query, "queue": ""}, redacted=context.site.redact is not None)
     found = find(context, QUEUE + name, only, start, rising=rising)
-    summary = context.operations.inspector.queue(name)
     return Page(
         "queue.html",
         {
-            **_live(context, summary),
+            **_live(context, _known(context, name)),
             "title": f"Queue {name}",
             "found": found,
             "jobs": [
