@@ -63,7 +63,7 @@ def payload(jid: str, class_name: str = "HardJob", **fields: Any) -> bytes:
     return json.dumps(made | {"retry": True, "created_at": time.time()} | fields).encode()
 
 
-def run(
+def command(
     server: Server,
     *words: str,
     status: int = 0,
@@ -72,7 +72,7 @@ def run(
 ) -> subprocess.CompletedProcess[str]:
     """Run the command in this process, because starting Python many times is slow."""
     out, err = out or StringIO(), err or StringIO()
-    arguments = ["jobwire", "inspect", *words, "--redis", server.url]
+    arguments = ["jobwire", *words, "--redis", server.url]
     with (
         patch.object(sys, "argv", arguments),
         patch.object(sys, "stdin", StringIO()),
@@ -83,6 +83,10 @@ def run(
         main()
     assert (ended.value.code, words) == (status, words), (out.getvalue(), err.getvalue())
     return subprocess.CompletedProcess(arguments, status, out.getvalue(), err.getvalue())
+
+
+def run(server: Server, *words: str, **more: Any) -> subprocess.CompletedProcess[str]:
+    return command(server, "inspect", *words, **more)
 
 
 def records(server: Server, *words: str) -> list[dict[str, Any]]:

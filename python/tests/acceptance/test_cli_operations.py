@@ -3,45 +3,21 @@
 from __future__ import annotations
 
 import json
-import sys
 import time
-from contextlib import redirect_stderr, redirect_stdout
-from io import StringIO
-from typing import Any, NamedTuple
-from unittest.mock import patch
+from typing import Any
 
 import pytest
 
 from harness.servers import Server
-from jobwire.cli import main
+from tests.acceptance.test_cli_inspect import command as run
 from tests.acceptance.test_cli_inspect import payload
 from tests.acceptance.test_cli_inspect import run as inspect
 from tests.workers import jobwire
 
 
-class Ended(NamedTuple):
-    out: str
-    err: str
-
-
-def run(server: Server, *words: str, status: int = 0, out: StringIO | None = None) -> Ended:
-    """Run the command in this process, because starting Python many times is slow."""
-    out, err = out or StringIO(), StringIO()
-    with (
-        patch.object(sys, "argv", ["jobwire", *words, "--redis", server.url]),
-        redirect_stdout(out),
-        redirect_stderr(err),
-        pytest.raises(SystemExit) as ended,
-    ):
-        main()
-    assert (ended.value.code, words) == (status, words), (out.getvalue(), err.getvalue())
-    return Ended(out.getvalue(), err.getvalue())
-
-
 def records(server: Server, *words: str, status: int = 0) -> list[dict[str, Any]]:
-    return [
-        json.loads(line) for line in run(server, *words, "--json", status=status).out.splitlines()
-    ]
+    written = run(server, *words, "--json", status=status).stdout
+    return [json.loads(line) for line in written.splitlines()]
 
 
 @pytest.fixture
@@ -64,7 +40,7 @@ def test_doctor(server: Server, client: Any) -> None:
     found = records(server, "doctor", status=1)
     assert found[0]["code"] == "queue-abandoned"
     assert set(found[0]) == {"code", "severity", "sentence", "remedy", "evidence"}
-    header, first, *_ = run(server, "doctor", status=1).out.splitlines()
+    header, first, *_ = run(server, "doctor", status=1).stdout.splitlines()
     assert header.split("\t") == ["severity", "finding", "problem and remedy"]
     assert first.split("\t")[:2] == ["error", "queue-abandoned"]
 
@@ -85,12 +61,12 @@ def test_detect(server: Server, client: Any) -> None:
     }
     assert [one["code"] for one in found["findings"]] == ["upgrade-8-times"]
     assert (found["keys"], found["payloads"], found["refused"]) == (5, 41, {})
-    lines = run(server, "detect").out.splitlines()
+    lines = run(server, "detect").stdout.splitlines()
     assert lines[0] == "product\tversion\tevidence\tin a worker of jobwire"
     assert lines[1].startswith("Sidekiq\tbefore 8.0\t")
     assert lines[4] == "severity\tfinding\tproblem and remedy"
     twice = run(server, "detect", server.url, status=2)
-    assert "give the URL once" in twice.err
+    assert "give the URL once" in twice.stderr
     ended = jobwire("detect", server.url, "--namespace", "none:")
     assert (ended.returncode, ended.stdout.splitlines()[1:]) == (
         0,
@@ -103,17 +79,17 @@ def test_explain(server: Server, client: Any) -> None:
     assert [place["place"] for place in one["places"]] == ["retry"]
     assert one["places"][0]["job"]["jid"] == "r3"
     assert [reason["code"] for reason in one["reasons"]] == ["failed", "not-due"]
-    lines = dict(line.split("\t") for line in run(server, "explain", "r3").out.splitlines())
+    lines = dict(line.split("\t") for line in run(server, "explain", "r3").stdout.splitlines())
     assert lines["place"] == "retry"
     assert "due in" in lines["not-due"]
     client.lpush("queue:q", payload("q1"), payload("q2"))
     client.sadd("queues", "q")
-    assert "1 job before it" in run(server, "explain", "q2").out
-    assert "start a worker" in run(server, "explain", "q2").out
+    assert "1 job before it" in run(server, "explain", "q2").stdout
+    assert "start a worker" in run(server, "explain", "q2").stdout
     (missing,) = records(server, "explain", "nowhere", status=1)
     assert [reason["code"] for reason in missing["reasons"]] == ["not-found"]
     cut = run(server, "explain", "q2", "--examine", "1", status=1)
-    assert "--examine" in cut.out
+    assert "--examine" in cut.stdout
 
 
 def test_groups(server: Server, client: Any) -> None:
@@ -131,7 +107,7 @@ def test_groups(server: Server, client: Any) -> None:
     assert only["key"] == found[1]["key"]
     assert records(server, "groups", "--class", "Soft*", "--examine", "7")[0]["count"] == 7
     assert len(records(server, "groups", "-n", "1")) == 1
-    text = run(server, "groups").out
+    text = run(server, "groups").stdout
     assert "\x1b" not in text
     assert "Gone: user N is gone\\x1b[NJ" in text
     assert "\tv1\\x1b[2J\n" in text
@@ -168,17 +144,17 @@ def test_delete_journal_and_undo(server: Server, client: Any) -> None:
     assert "@" in entries[0]["person"]
     assert [one["count"] for one in entries[::2]] == [18, 1, 11]
     assert len(records(server, "journal", "-n", "1")) == 1
-    header, first = run(server, "journal", "-n", "1").out.splitlines()
+    header, first = run(server, "journal", "-n", "1").stdout.splitlines()
     assert header.split("\t")[0] == "at"
     assert first.split("\t")[2] == "clear"
-    assert run(server, "undo", ids[0]).out == "put back 11 in retry\n"
+    assert run(server, "undo", ids[0]).stdout == "put back 11 in retry\n"
     (undone,) = records(server, "undo", ids[1])
     assert (undone["restored"], undone["kept"], undone["unsure"]) == (1, 0, 0)
     run(server, "undo", ids[2])
     assert client.zrange("retry", 0, -1, withscores=True) == before
     missing = run(server, "undo", ids[2], status=1)
-    assert missing.out == ""
-    assert "there is no deletion" in missing.err
+    assert missing.stdout == ""
+    assert "there is no deletion" in missing.stderr
 
 
 def test_what_an_undo_cannot_promise_is_said(server: Server, client: Any) -> None:
@@ -188,13 +164,13 @@ def test_what_an_undo_cannot_promise_is_said(server: Server, client: Any) -> Non
     same = client.zrange(f"jobwire:undo:{undo_id}:0", 0, 0)[0]
     client.zadd("dead", {same: 1})
     undone = run(server, "undo", undo_id)
-    assert undone.out == "put back 29 in dead\n"
-    assert undone.err == "jobwire: 1 were there again already\n"
+    assert undone.stdout == "put back 29 in dead\n"
+    assert undone.stderr == "jobwire: 1 were there again already\n"
     client.lpush("queue:q", b"a")
     undo_id = inspect(server, "delete", "--from", "queue:q", "--all", "--yes").stderr.split()[-1]
     client.hset(f"jobwire:undo:{undo_id}", "settled", 0)
     undone = run(server, "undo", undo_id)
-    assert "may run twice" in undone.err
+    assert "may run twice" in undone.stderr
 
 
 @pytest.mark.parametrize(
@@ -202,7 +178,7 @@ def test_what_an_undo_cannot_promise_is_said(server: Server, client: Any) -> Non
     [["undo"], ["explain"], ["groups", "--from", "schedule"], ["journal", "-n", "0"]],
 )
 def test_wrong_usage(server: Server, words: list[str]) -> None:
-    assert len(run(server, *words, status=2).err.splitlines()) == 1
+    assert len(run(server, *words, status=2).stderr.splitlines()) == 1
 
 
 def test_a_dry_run_is_for_many(server: Server, client: Any) -> None:

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import itertools
 import json
-import sys
-from contextlib import redirect_stderr, redirect_stdout
-from io import StringIO
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import pytest
 
 from harness.servers import Server
-from jobwire.cli import main
+from tests.acceptance.test_cli_inspect import command
 
 SCHEDULE = """\
 nightly:
@@ -36,18 +32,9 @@ def hourly() -> None: ...
 
 
 def run(server: Server, *words: str, status: int = 0) -> tuple[str, str]:
-    """Run the command in this process; return its output and its messages."""
-    out, err = StringIO(), StringIO()
-    with (
-        patch.object(sys, "argv", ["jobwire", "periodic", *words, "--redis", server.url]),
-        patch.object(sys, "stdin", StringIO()),
-        redirect_stdout(out),
-        redirect_stderr(err),
-        pytest.raises(SystemExit) as ended,
-    ):
-        main()
-    assert (ended.value.code, words) == (status, words), (out.getvalue(), err.getvalue())
-    return out.getvalue(), err.getvalue()
+    """Return the output of the command and its messages."""
+    ended = command(server, "periodic", *words, status=status)
+    return ended.stdout, ended.stderr
 
 
 def records(server: Server, *words: str) -> list[dict[str, Any]]:
