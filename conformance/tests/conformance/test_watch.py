@@ -18,6 +18,7 @@ import redis
 
 from harness.servers import Server, wait_until
 from jobwire_conformance.wire import resp
+from tests.fleet import gone
 from tests.server_fixtures import ServerFactory
 from tests.workers import environment
 
@@ -118,18 +119,6 @@ def listening(server: Server, tmp_path: Path) -> Iterator[Listening]:
     yield listening
     listening.process.kill()
     listening.process.communicate()
-
-
-def gone(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return True
-    # A zombie whose parent has also ended counts as ended.
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
-    except OSError:
-        return True
 
 
 def violations(results: dict[str, Any]) -> dict[str, Any]:

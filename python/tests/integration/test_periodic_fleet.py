@@ -31,6 +31,13 @@ def entry(name: str, cron: str, **more: Any) -> PeriodicEntry:
     return PeriodicEntry(name=name, cron=cron, job="EchoJob", **more)
 
 
+def load_into(server: Server, *entries: PeriodicEntry) -> Any:
+    """Load the entries; return a client."""
+    with closing(SyncRedis(server.url)) as redis:
+        redis.run(load(Keys(), entries, schedule=""))
+    return server.client(decode_responses=True)
+
+
 @contextmanager
 def looking(server: Server, **more: Any) -> Iterator[PeriodicThread]:
     """Run the thread of a worker."""
@@ -53,12 +60,9 @@ def asleep_for_three_hours(server: Server) -> Any:
 
     Return a client. The ticks are ten minutes or more away from now, so that none comes meanwhile.
     """
-    client = server.client(decode_responses=True)
-    redis = SyncRedis(server.url)
     minute = (int(time.time()) // 60 + 30) % 60
     entries = [entry(rule, f"{minute} * * * * UTC", catch_up=rule) for rule in RULES]
-    redis.run(load(Keys(), entries, schedule=""))
-    redis.close()
+    client = load_into(server, *entries)
     latest = (int(time.time()) // 60 + 30) * 60 - HOUR
     for rule in RULES:
         client.delete(f"cron_job:default:{rule}:enqueued")
@@ -83,9 +87,7 @@ def test_counts_after_three_hours_with_fifty_processes(server: Server) -> None:
 
 def test_a_latest_tick_that_was_taken_hides_no_earlier_one(server: Server) -> None:
     """X-CRON-15: a process that has just started takes the latest tick only; another the rest."""
-    with closing(SyncRedis(server.url)) as redis:
-        redis.run(load(Keys(), [entry("often", "* * * * * * UTC")], schedule=""))
-    client = server.client(decode_responses=True)
+    client = load_into(server, entry("often", "* * * * * * UTC"))
     ticks = "cron_job:default:often:enqueued"
     with looking(server):
         wait_until(lambda: client.zcard(ticks) >= 3, 60, what="the first ticks")
@@ -102,11 +104,8 @@ def test_a_latest_tick_that_was_taken_hides_no_earlier_one(server: Server) -> No
 
 def test_an_entry_that_redis_refuses_holds_up_no_other(server: Server) -> None:
     """X-CRON-15: also if it comes first, and is tried again all the time."""
-    redis = SyncRedis(server.url)
     line = "* * * * * * UTC"
-    redis.run(load(Keys(), [entry("a", line, overlap="skip"), entry("b", line)], schedule=""))
-    redis.close()
-    client = server.client(decode_responses=True)
+    client = load_into(server, entry("a", line, overlap="skip"), entry("b", line))
     client.set("cron_job:default:a:jid_history", "not a list")
     with looking(server):
         wait_until(lambda: pushes(client, "b") >= 3, 60, what="the ticks of the other")
@@ -119,11 +118,8 @@ def test_an_idle_process_is_quiet(server: Server) -> None:
 
     The looks are ten times as frequent as in a worker, and the count is for so many of them.
     """
-    redis = SyncRedis(server.url)
     entries = [entry(f"entry {number}", "0 0 1 1 * UTC") for number in range(1_000)]
-    redis.run(load(Keys(), entries, schedule=""))
-    redis.close()
-    client = server.client(decode_responses=True)
+    client = load_into(server, *entries)
     looks: list[float] = []
 
     def count(*, jitter: float) -> float:
@@ -149,11 +145,8 @@ def test_an_idle_process_is_quiet(server: Server) -> None:
 @pytest.mark.full
 def test_99_of_100_ticks_are_on_time_on_a_quiet_machine(server: Server) -> None:
     """A5 of the acceptance: ten ticks a second for two minutes, 99 % of them within 50 ms."""
-    redis = SyncRedis(server.url)
     lines = [entry(f"e{n}", "* * * * * * UTC", date_as_argument=True) for n in range(10)]
-    redis.run(load(Keys(), lines, schedule=""))
-    redis.close()
-    client = server.client(decode_responses=True)
+    client = load_into(server, *lines)
     with looking(server):
         wait_until(lambda: client.llen("queue:default") >= 1_200, 180, what="1,200 ticks")
     late = sorted(json.loads(text)["args"][0] % 1 for text in client.lrange("queue:default", 0, -1))
@@ -165,11 +158,7 @@ def test_99_of_100_ticks_are_on_time_on_a_quiet_machine(server: Server) -> None:
 
 def test_no_tick_is_pushed_before_its_instant(server: Server) -> None:
     """X-CRON-22, by the clock that the server shares. How late they are: the test above."""
-    redis = SyncRedis(server.url)
-    line = entry("often", "* * * * * * UTC", date_as_argument=True)
-    redis.run(load(Keys(), [line], schedule=""))
-    redis.close()
-    client = server.client(decode_responses=True)
+    client = load_into(server, entry("often", "* * * * * * UTC", date_as_argument=True))
     with looking(server):
         wait_until(lambda: client.llen("queue:default") >= 12, 60, what="twelve ticks")
     pushed = sorted(json.loads(text)["args"][0] for text in client.lrange("queue:default", 0, -1))
