@@ -208,17 +208,18 @@ def retire(
     )
 
 
-def prune(keys: Keys) -> Op[int]:
+def prune(keys: Keys, own: str = "") -> Op[int]:
     """Remove processes whose hash has expired; runs at most once a minute in the fleet.
 
-    [BEAT-8] [BEAT-21] [BEAT-22]
+    `own` is the process that calls, if it is one. [BEAT-8] [BEAT-21] [BEAT-22]
 
     Returns:
         Number of processes removed.
     """
     if not (yield command("SET", keys.cleanup_lock, "1", "NX", "EX", 60)):
         return 0
-    identities: Sequence[bytes] = yield command("SMEMBERS", keys.processes)
+    members: Sequence[bytes] = yield command("SMEMBERS", keys.processes)
+    identities = [member for member in members if member != own.encode()]
     if not identities:
         return 0
     infos = yield Batch(

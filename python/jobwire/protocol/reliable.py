@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -324,7 +324,7 @@ def recover(
     now: float,
     ended: Collection[str] = (),
     every: float | None = None,
-    only_ended: bool = False,
+    only_ended: Callable[[], bool] = lambda: False,
 ) -> Op[dict[str, int | str]]:
     """Return the jobs of processes without a lease to their queues. [REL-4] [REL-11] [REL-17]
 
@@ -336,7 +336,8 @@ def recover(
             count. [REL-27]
         every: Seconds in which only one process looks at all owners; None to look in any case.
             [REL-28]
-        only_ended: Look at no owners but those in `ended`.
+        only_ended: Returns whether to look at no owners but those in `ended`; called when the
+            question who looks has been answered.
 
     Returns:
         Identity of each dead process to the number of its jobs that this call put back, or to the
@@ -346,8 +347,13 @@ def recover(
     for identity in sorted(ended):
         yield from retire(keys, identity)
         yield command("UNLINK", keys.process(identity))
-    looks = not only_ended and (every is None or (yield from _may_look(keys, every)))
-    if looks:
+    oldest = now - REMEMBER_RETURNED_S
+    others = stale = True
+    looks = not only_ended()
+    if looks and every is not None:
+        looks, others, stale = yield from _may_look(keys, every, oldest)
+        looks = looks and not only_ended()
+    if looks and others:
         owners: Sequence[bytes] = yield command("SMEMBERS", keys.owners)
         # Members that are not UTF-8 belong to no process: every identity is a string.
         ended |= {owner.decode("utf-8", "replace") for owner in owners} - {own}
@@ -359,8 +365,8 @@ def recover(
             recovered[identity] = f"{keys.private(identity)}: {error}"
         else:
             recovered |= {identity: count} if count else {}
-    if looks:
-        yield from _forget(keys, now - REMEMBER_RETURNED_S)
+    if looks and stale:
+        yield from _forget(keys, oldest)
     return recovered
 
 
@@ -393,13 +399,21 @@ def scan_private(keys: Keys, cursor: bytes, count: int) -> Command:
     return command("SCAN", cursor, "MATCH", pattern, "COUNT", count)
 
 
-def _may_look(keys: Keys, every: float) -> Op[bool]:
-    """Return whether no other process has looked in the last `every` seconds."""
-    try:
-        reply = yield command("SET", keys.recovery, "1", "NX", "PX", max(int(every * 1000), 1))
-    except RedisRefused:  # for example, the server has no memory left; recovery needs none
-        return True
-    return reply is not None
+def _may_look(keys: Keys, every: float, oldest: float) -> Op[tuple[bool, bool, bool]]:
+    """Return whether no other process has looked in the last `every` seconds.
+
+    The same message asks what a look would find, so that a process without others needs no more:
+    whether there may be other owners, and counts of a return at epoch second `oldest` or before.
+    """
+    free, owners, old = yield Batch(
+        [
+            command("SET", keys.recovery, "1", "NX", "PX", max(int(every * 1000), 1)),
+            command("SCARD", keys.owners),
+            command("ZRANGE", keys.returned_at, "-inf", oldest, "BYSCORE", "LIMIT", 0, 1),
+        ]
+    )
+    # An error is no answer: a server without memory left refuses the lock, and recovery needs none.
+    return free is not None, owners != 1, old != []
 
 
 def _without_lease(keys: Keys, identities: Sequence[str]) -> Op[list[str]]:

@@ -10,11 +10,13 @@ on a new connection.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator, Sequence
+from functools import partial
+from itertools import islice
 from typing import Any, TypeAlias, TypeVar, final
 
 import msgspec
 
-from jobwire.errors import NoReply, RedisRefused, RedisUnreachable
+from jobwire.errors import NoReply, RedisRefused, RedisTrouble, RedisUnreachable
 
 __all__ = [
     "Arg",
@@ -30,9 +32,11 @@ __all__ = [
     "Script",
     "ScriptSource",
     "Step",
+    "Together",
     "command",
     "dialogue",
     "once",
+    "together",
 ]
 
 # The values are structs because these are ten times quicker to make than dataclasses. A push makes
@@ -106,7 +110,17 @@ class At(msgspec.Struct, frozen=True):
     op: Op[Any]
 
 
-Step: TypeAlias = Command | Script | Batch | Local | At
+@final
+class Together(msgspec.Struct, frozen=True):
+    """The steps of several operations in one write, each with its own rules; see `together`.
+
+    The reply is the list of their replies, with the error of a step in the place of its reply.
+    """
+
+    steps: Sequence[Command | Script | Batch]
+
+
+Step: TypeAlias = Command | Script | Batch | Local | At | Together
 _Sent: TypeAlias = Command | Script | Batch
 Op: TypeAlias = Generator[Step, Any, T]
 """An operation: yields steps, receives their replies and returns its result."""
@@ -156,6 +170,49 @@ def once(step: Step) -> Op[Any]:
     return (yield step)
 
 
+def together(ops: Iterable[Op[Any]]) -> Op[list[Any]]:
+    """Run operations side by side: their first steps travel in one message, then their second ones.
+
+    The server carries out the steps of a message in the order of the operations. An operation goes
+    on in this order, too, so a later one may use what an earlier one has just learned. None of them
+    may have a `Local` or `At` step.
+
+    Returns:
+        The result of each operation, or the exception that it raised.
+    """
+    results: list[Any] = []
+    running: dict[int, Op[Any]] = {}
+    steps: dict[int, Any] = {}
+
+    def advance(index: int, resume: Callable[[], Any]) -> None:
+        try:
+            steps[index] = resume()
+        except StopIteration as done:
+            results[index] = done.value
+        except Exception as error:  # noqa: BLE001 - the caller's to handle
+            results[index] = error
+
+    try:
+        for index, op in enumerate(ops):
+            results.append(None)
+            running[index] = op
+            advance(index, partial(next, op))
+        while steps:
+            asked, steps = steps, {}
+            try:
+                replies = yield Together([*asked.values()])
+            except RedisTrouble as error:
+                replies = [error] * len(asked)
+            for index, reply in zip(asked, replies, strict=True):
+                op = running[index]
+                go_on = op.throw if isinstance(reply, Exception) else op.send
+                advance(index, partial(go_on, reply))
+    finally:
+        for op in running.values():
+            op.close()
+    return results
+
+
 # Errors after a failover: the old connection leads to a server that no longer accepts writes, or
 # to a node of a cluster that no longer has the slot. [PUSH-9] [PUSH-17]
 _FAILOVER = ("READONLY", "NOREPLICAS", "UNBLOCKED", "MOVED")
@@ -179,6 +236,8 @@ def dialogue(
                     reply = yield step
                 elif type(step) is At:
                     reply = yield from dialogue(step.op, scripts, step.server)
+                elif type(step) is Together:
+                    reply = yield from _each(step.steps, scripts, server)
                 else:
                     reply = _reply(step, (yield Message(_commands(step, scripts), server)))
                     if _has_error(reply):
@@ -192,6 +251,25 @@ def dialogue(
         return result
     finally:
         op.close()
+
+
+def _each(
+    steps: Sequence[_Sent], scripts: ScriptSource, server: Any
+) -> Generator[Message, list[Any], list[Any]]:
+    """Return the replies to steps that travel together; an error hits its own step only."""
+    asked = [_commands(step, scripts) for step in steps]
+    answers = iter((yield Message([words for part in asked for words in part], server)))
+    # All of them first, because a repair sends further messages.
+    replies = [
+        _reply(step, [*islice(answers, len(part))]) for step, part in zip(steps, asked, strict=True)
+    ]
+    for index, (step, reply) in enumerate(zip(steps, replies, strict=True)):
+        if _has_error(reply):
+            try:
+                replies[index] = yield from _repair(step, reply, scripts, server)
+            except RedisTrouble as error:
+                replies[index] = error
+    return replies
 
 
 def _commands(step: _Sent, scripts: ScriptSource) -> list[tuple[Arg, ...]]:

@@ -21,6 +21,7 @@ from jobwire.protocol.wire import (
     Step,
     command,
     dialogue,
+    together,
 )
 
 READONLY = ErrorReply("READONLY You can't write against a read only replica.")
@@ -313,3 +314,51 @@ def test_the_operation_is_closed_when_the_conversation_breaks_off() -> None:
 
 def test_command_collects_its_words() -> None:
     assert command("SET", "a", b"\xff", 1, 1.5) == Command(("SET", "a", b"\xff", 1, 1.5))
+
+
+def test_operations_side_by_side_share_their_messages() -> None:
+    """ENV-5: each has its own replies, transaction and errors; the order is that of the caller."""
+    went_on: list[str] = []
+
+    def asks(*steps: Step) -> Op[Any]:
+        replies = []
+        for step in steps:
+            replies.append((yield step))
+            went_on.append(str(replies[-1]))
+        return replies
+
+    op = together(
+        [
+            asks(Batch([command("A")], atomic=True)),
+            asks(command("B"), Script("first", ["k"], [])),
+            asks(command("C"), command("D")),
+            asks(),
+        ]
+    )
+    refused = ErrorReply("WRONGTYPE of C")
+    result, sent = converse(
+        op, [b"OK", b"QUEUED", [1], 2, refused], [ErrorReply("NOSCRIPT")], [b"sha", 3]
+    )
+    assert [[each[0] for each in words(message)] for message in sent] == [
+        ["MULTI", "A", "EXEC", "B", "C"],
+        ["EVALSHA"],
+        ["SCRIPT", "EVALSHA"],
+    ]
+    first, second, third, fourth = result
+    assert (first, second, fourth) == ([[1]], [2, 3], [])
+    assert isinstance(third, RedisRefused)
+    assert went_on == ["[1]", "2", "3"]
+
+
+def test_a_lost_connection_reaches_each_operation_that_waits() -> None:
+    def patient() -> Op[str]:
+        try:
+            yield command("A")
+        except RedisTrouble:
+            return "came through"
+        return ""
+
+    result, sent = converse(together([patient(), one(command("B"))]), NoReply("gone"))
+    assert len(sent) == 1
+    assert result[0] == "came through"
+    assert isinstance(result[1], NoReply)

@@ -7,8 +7,10 @@ import resource
 import sys
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
+from typing import Any, TypeAlias
 
 from jobwire.connection.connect import safe_url
 from jobwire.connection.sync import SyncRedis
@@ -18,7 +20,7 @@ from jobwire.protocol.key_types import explained
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.progress import JobProgress
 from jobwire.protocol.reliable import name_owners, recover, resign
-from jobwire.protocol.wire import command, once
+from jobwire.protocol.wire import Op, command, once, together
 from jobwire.text import counted
 from jobwire.worker.background.audit import Audit
 from jobwire.worker.background.lifelock import LifeLock
@@ -28,8 +30,13 @@ from jobwire.worker.outcome.ended_progress import EndedProgress
 
 __all__ = ["HeartbeatThread", "misleads", "rss"]
 
+_Duty: TypeAlias = Callable[[], Op[None] | None]
 _KEY_ERRORS = ("WRONGTYPE", "NOPERM", "OOM")  # of a command; others concern the whole server
 _log = logging.getLogger("jobwire.worker")
+
+
+def _nothing() -> Op[None]:
+    yield from ()
 
 
 class HeartbeatThread:
@@ -48,9 +55,10 @@ class HeartbeatThread:
         quiet: Returns True if fetching has stopped.
         classes: Returns the classes to announce; none once fetching has stopped. [X-CLASS-1]
         on_signal: Called with the name of a signal that came through Redis. [SIG-4] [SIG-10]
-        on_beat: Called with every beat, for other regular work.
+        on_beat: Called after every beat, for other regular work.
+        beside: Returns an operation whose steps travel with each beat, such as a question.
         stuck: Returns the reason that the process does not work, or "". It gets no lease then.
-        unpark: Called with each beat that announces classes, for parked jobs. [X-CLASS-6]
+        unpark: Returns the same for each beat that announces classes, for parked jobs. [X-CLASS-6]
         audit: Looks at the private entries of this process; None if it has none. With an audit,
             the thread also puts back jobs of dead processes. [REL-4] [REL-8]
         timings: Intervals and timeouts.
@@ -76,8 +84,9 @@ class HeartbeatThread:
         classes: Callable[[], Collection[str]] = tuple,
         on_signal: Callable[[str], None],
         on_beat: Callable[[], None],
+        beside: Callable[[], Op[None]] = _nothing,
         stuck: Callable[[], str] = lambda: "",
-        unpark: Callable[[], None] = lambda: None,
+        unpark: Callable[[], Op[None]] = _nothing,
         audit: Audit | None,
         timings: Timings = DEFAULT_TIMINGS,
     ) -> None:
@@ -94,12 +103,14 @@ class HeartbeatThread:
         self._announces = False  # as of the last beat
         self._on_signal = on_signal
         self._on_beat = on_beat
+        self._beside = beside
         self._stuck = stuck
         self._unpark = unpark
         self._is_stuck = False
         self._audit = audit
         self._recovers = audit is not None
         self._beaten = False
+        self._round_trip: float | None = None  # seconds that the last one took
         self._held = 0  # private entries, as of the last beat
         self._shown = 0  # running jobs, as of the last beat
         self._life = LifeLock(identity, scope=f"{safe_url(redis.url)} {keys.namespace}")
@@ -109,21 +120,20 @@ class HeartbeatThread:
         self._recovered_once = False
         self._leases_count_from = 0.0  # time.monotonic()
         self._stranded: set[str] = set()  # dead processes in the log
-        duties = {
-            "heartbeat": self.beat,
-            "statistics": lambda: self._on_beat(),
+        # One message has the first steps of all these, because most of them have no other.
+        shared: dict[str, Callable[[], Op[None]]] = {
+            "heartbeat": self._beat,
+            "search for old processes": lambda: self._beside(),
             "pruning": self._prune,
             "unparking": self._unpark_known,
         }
+        after: dict[str, Callable[[], None]] = {"statistics": lambda: self._on_beat()}
         if self._recovers:
-            duties |= {
-                "audit of jobs in flight": self._look_at_own,
-                "search for owners": self._name_owners,
-                "recovery": self._recover,
-            }
-        self._duties = [
-            (Outage(name, self._stop, pause=0.0), duty) for name, duty in duties.items()
-        ]
+            shared |= {"search for owners": self._name_owners, "recovery": self._recover}
+            after["audit of jobs in flight"] = self._look_at_own
+        outage = partial(Outage, stop=self._stop, pause=0.0)
+        self._shared = [(outage(name), duty) for name, duty in shared.items()]
+        self._after = [(outage(name), duty) for name, duty in after.items()]
         self.reaches = True
         self.turned_at = time.monotonic()
         self._thread = threading.Thread(target=self._run, name="jobwire-heartbeat", daemon=True)
@@ -133,11 +143,11 @@ class HeartbeatThread:
         if self._recovers:
             self._life.hold()  # before the process holds jobs that others could recover
         try:
-            for outage, duty in self._duties:
+            for outage, duty, end in self._do_all():
                 if duty in (self._name_owners, self._unpark_known):
-                    self._goes_on(outage, duty)  # the server may forbid SCAN, or scripts
+                    self._goes_on(outage, end)  # the server may forbid SCAN, or scripts
                 else:
-                    self._do(duty)
+                    self._do(end)
         except BaseException:
             self._life.release()
             raise
@@ -145,13 +155,22 @@ class HeartbeatThread:
 
     def beat(self) -> None:
         """Renew the lease now, unless the process hangs. [REL-3]"""
+        self._time_round_trip()
+        self._redis.run(self._beat())
+
+    def _time_round_trip(self) -> None:
+        """Measure for the next beat; while the process is idle, its last beat has done that."""
+        if self._round_trip is None or self._works():
+            sent_at = time.perf_counter()
+            self._redis.run(once(command("PING")))
+            self._round_trip = time.perf_counter() - sent_at
+
+    def _beat(self) -> Op[None]:
         if self._is_stuck:
             return
         with self._one_at_a_time:
             if self._stop.is_set():
                 return
-            sent_at = time.perf_counter()
-            self._redis.run(once(command("PING")))
             works = self._works()
             ended = self._ended_progress.waiting()
             sample = HeartbeatSample(
@@ -159,17 +178,17 @@ class HeartbeatThread:
                 works=works,
                 quiet=self._quiet(),
                 rss=rss(),
-                rtt_us=int((time.perf_counter() - sent_at) * 1e6),
+                rtt_us=int((self._round_trip or 0.0) * 1e6),
                 progress=ended | _progress(works),
                 classes=self._classes(),
             )
             self._held = 1  # have the audit look, in case this fails
-            answer = self._redis.run(
-                beat(
-                    *(self._keys, self._identity, self.info, self._concurrency, sample),
-                    owner=self._recovers,
-                )
+            sent_at = time.perf_counter()
+            answer = yield from beat(
+                *(self._keys, self._identity, self.info, self._concurrency, sample),
+                owner=self._recovers,
             )
+            self._round_trip = time.perf_counter() - sent_at
             self._ended_progress.written(ended)
             self._held = answer.held
             if answer.anew and self._beaten:
@@ -188,6 +207,9 @@ class HeartbeatThread:
         if self._recovers:
             self._leases_count_from = time.monotonic() + LEASE_S
             _log.warning("%s; waiting %d s before jobs of others are recovered", reason, LEASE_S)
+
+    def _doubts_leases(self) -> bool:
+        return time.monotonic() < self._leases_count_from
 
     def close(self) -> None:
         """Stop beating and leave the set of processes. [BEAT-7]"""
@@ -221,16 +243,30 @@ class HeartbeatThread:
             elif self._announces > bool(self._classes()) or misleads(
                 self._shown, self._works(), time.time() - self._timings.early_beat
             ):
-                self._goes_on(*self._duties[0])
+                self._goes_on(self._shared[0][0], self.beat)
 
     def _round(self) -> bool:
         """Do the duties in order; return False if Redis could not be used."""
         self.turned_at = time.monotonic()
         self._look_at_progress()
         self.reaches = all(
-            not self._stop.is_set() and self._goes_on(outage, duty) for outage, duty in self._duties
+            not self._stop.is_set() and self._goes_on(outage, end)
+            for outage, _, end in self._do_all()
         )
         return self.reaches
+
+    def _do_all(self) -> Iterator[tuple[Outage, _Duty, Callable[[], None]]]:
+        """Do the duties; yield each with a call that ends it, and raises what went wrong."""
+        results: Sequence[Any]
+        try:
+            self._time_round_trip()
+            results = self._redis.run(together(duty() for _, duty in self._shared))
+        except RedisTrouble as error:
+            results = [error] * len(self._shared)
+        for (outage, duty), result in zip(self._shared, results, strict=True):
+            yield outage, duty, partial(_raise, result)
+        for outage, work in self._after:
+            yield outage, work, work
 
     def _look_at_progress(self) -> None:
         problem = self._stuck()
@@ -261,37 +297,34 @@ class HeartbeatThread:
         except RedisRefused as error:
             raise self._redis.run(explained(error, self._keys, self._identity)) from None
 
-    def _unpark_known(self) -> None:
-        if self._announces:
-            self._unpark()
+    def _unpark_known(self) -> Op[None]:
+        if self._classes():
+            yield from self._unpark()
 
-    def _prune(self) -> None:
-        if forgotten := self._redis.run(prune(self._keys)):
+    def _prune(self) -> Op[None]:
+        if forgotten := (yield from prune(self._keys, self._identity)):
             _log.info("removed %s whose heartbeat expired", counted(forgotten, "process"))
 
     def _look_at_own(self) -> None:
         if self._audit is not None:
             self._audit.look(self._held)
 
-    def _name_owners(self) -> None:
+    def _name_owners(self) -> Op[None]:
         if self._scanned is not None:
-            cursor = self._redis.run(name_owners(self._keys, self._scanned))
+            cursor = yield from name_owners(self._keys, self._scanned)
             self._scanned = None if cursor == b"0" else cursor
 
-    def _recover(self) -> None:
+    def _recover(self) -> Op[None]:
         ended = self._life.ended()
-        doubtful = time.monotonic() < self._leases_count_from
-        recovered = self._redis.run(
-            recover(
-                self._keys,
-                own=self._identity,
-                now=time.time(),
-                ended=ended,
-                every=self._timings.heartbeat_interval / 2 if self._recovered_once else None,
-                only_ended=doubtful,
-            )
+        recovered = yield from recover(
+            self._keys,
+            own=self._identity,
+            now=time.time(),
+            ended=ended,
+            every=self._timings.heartbeat_interval / 2 if self._recovered_once else None,
+            only_ended=self._doubts_leases,
         )
-        self._recovered_once = self._recovered_once or not doubtful
+        self._recovered_once = self._recovered_once or not self._doubts_leases()
         for identity, count in recovered.items():
             if isinstance(count, int):
                 _log.warning("put back %s of dead process %s", counted(count, "job"), identity)
@@ -308,6 +341,11 @@ class HeartbeatThread:
             self.close()
         except RedisTrouble as error:
             _log.warning("cannot leave the set of processes: %s", error)
+
+
+def _raise(result: object) -> None:
+    if isinstance(result, Exception):
+        raise result
 
 
 def _progress(works: Mapping[str, Work]) -> dict[str, JobProgress]:

@@ -8,9 +8,9 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from jobwire.connection.sync import SyncRedis
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.parking import unpark_known
+from jobwire.protocol.wire import Op
 from jobwire.text import counted
 
 __all__ = ["Unparker"]
@@ -24,7 +24,6 @@ class Unparker:
     """Looks at all parked jobs once, and then at those that were parked since the last look.
 
     Args:
-        redis: The Redis to use.
         keys: Key names.
         knows: Returns whether this process can run a payload.
         queues: Returns the queues that it serves.
@@ -32,21 +31,19 @@ class Unparker:
 
     def __init__(
         self,
-        redis: SyncRedis,
         keys: Keys,
         knows: Callable[[Mapping[str, Any]], bool],
         queues: Callable[[], Collection[str]],
     ) -> None:
-        self._redis = redis
         self._keys = keys
         self._knows = knows
         self._queues = queues
         self._since = -math.inf  # epoch second
 
-    def look(self) -> None:
+    def look(self) -> Op[None]:
         """Push the parked jobs of classes that were not registered where they were fetched."""
         began = time.time()
-        op = unpark_known(self._keys, self._knows, self._queues(), self._since)
-        if pushed := self._redis.run(op):
+        pushed = yield from unpark_known(self._keys, self._knows, self._queues(), self._since)
+        if pushed:
             _log.info("unparked %s of classes that this process can run", counted(pushed, "job"))
         self._since = began - OVERLAP_S

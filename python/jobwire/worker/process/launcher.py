@@ -39,7 +39,7 @@ from jobwire.protocol.ordering import QueueOrder, expand, is_pattern
 from jobwire.protocol.placement import read_states
 from jobwire.protocol.server import ServerInfo, check_server
 from jobwire.protocol.times import Generation
-from jobwire.protocol.wire import command, once
+from jobwire.protocol.wire import Op, command, once
 from jobwire.text import counted
 from jobwire.worker.background.canceller import Canceller
 from jobwire.worker.background.heartbeat import HeartbeatThread, rss
@@ -221,8 +221,9 @@ class Launcher:
             classes=lambda: () if self._withdrawn else app.jobs,
             on_signal=on_signal or self._obey,
             on_beat=self._on_beat,
+            beside=self._ask_generation,
             stuck=self._progress.stuck,
-            unpark=Unparker(self._redis, self._keys, self._knows, self._served_queues).look,
+            unpark=Unparker(self._keys, self._knows, self._served_queues).look,
             audit=self._mode.audit,
             timings=timings,
         )
@@ -431,6 +432,9 @@ class Launcher:
         except RedisRefused as error:
             raise self._redis.run(explained(error, self._keys, self.identity)) from None
 
+    def _ask_generation(self) -> Op[None]:
+        self._generation = yield from self._producer.generation()
+
     def quiet(self) -> None:
         """Start and promote no more jobs; running jobs go on. Cannot be undone.
 
@@ -554,7 +558,6 @@ class Launcher:
         self._fire("beat")
         self._look_at_gitlab()
         self._share_status()
-        self._generation = self._redis.run(self._producer.generation())
         self._counts.flush(self._redis, self._keys)
         with self._flushing:  # the thread that stops the worker and the heartbeat thread come here
             self._redis.run(
