@@ -21,6 +21,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 
 from jobwire.connection.sync import SyncRedis
 from jobwire.errors import NoReply, RedisTrouble
@@ -367,6 +368,7 @@ class ReliableFetcher:
             patience = timings.reclaim_interval
         if broken:  # nothing tells when such a key is a list again [FETCH-11]
             patience = timings.unusable_queues_pause
+        fetches = patience < timings.fetch_safety_interval  # also after a wait without notice
         numbers, order, script = self._next_fetch(wanted, anew=True)
         send = self._redis.prepare(once(script))
 
@@ -382,14 +384,17 @@ class ReliableFetcher:
         with self._lock:
             if self._leader.state is State.CLOSED:
                 return
-            busy = self._slots.in_use > 0
+            in_use = self._slots.in_use
             self._leader.step(Event.WAIT)
         group = group_of(self._order.weights)
         bell = Doorbell(self._keys, self._identity, group)
+        wait = partial(
+            self._wakeup.wait, usable, patience, noticed=noticed, changes=changes, bell=bell
+        )
         try:
-            self._wakeup.wait(
-                *(usable, patience), noticed=noticed, changes=changes, bell=bell, busy=busy
-            )
+            # The fetch that is prepared is right for as many jobs as run now.
+            while not (wait(busy=in_use > 0) or fetches or self._slots.in_use != in_use):
+                self._steps += 1
         finally:
             with self._lock:
                 self._leader.step(Event.NOTICED)

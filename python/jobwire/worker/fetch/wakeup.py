@@ -58,8 +58,11 @@ class Wakeup:
         changes: Sequence[str] = (),
         bell: Doorbell | None = None,
         busy: bool = False,
-    ) -> None:
+    ) -> bool:
         """Return when one of the lists may have jobs, or after `timeout` seconds. [FETCH-10]
+
+        The result is False if this process has watched for all that time and no notice came. The
+        next wait then asks the server whether the lists are still empty, so no fetch is needed.
 
         Also return when one of the keys in `changes` is written to, with any value. The first wait
         for a change returns at once: the write may have come since the caller read it. [REL-9]
@@ -74,14 +77,14 @@ class Wakeup:
         """
         if not self._watch.tracking:
             self._stop.wait(min(self._poll_interval, timeout))
-            return
+            return True
         now = time.monotonic()
         deadline = now + timeout
         try:
             if bell is not None and now >= self._alone_until:
                 try:
                     if not self._guards(bell, deadline, busy=busy, noticed=noticed):
-                        return
+                        return True
                 except RedisRefused:
                     if not self._watch.tracking:
                         raise
@@ -89,13 +92,16 @@ class Wakeup:
                     self.close()
                     self._place = None
                     self._alone_until = time.monotonic() + ALONE_S
-            if not self._something(queue_keys, changes):
+            quiet = not self._something(queue_keys, changes)
+            if quiet:
                 self._watch.wait(max(deadline - time.monotonic(), 0.0))
                 if self._watch.noticed:
+                    quiet = False
                     noticed()
                 if not self._watch.noticed.isdisjoint(self._watched):
                     self._watched = frozenset()
             self._woken = True
+            return not quiet or self._stop.is_set()
         except RedisRefused:
             self._watch.tracking = False  # the next wait polls
             self.close()
@@ -104,6 +110,7 @@ class Wakeup:
             self.close()
             self._woken = self._rung = True  # a ring may have been lost with the connection
             self._stop.wait(self._poll_interval)
+        return True
 
     def fetched(self, jobs: int, *, wanted: int, free: int) -> None:
         """Wake others after a fetch that leaves them jobs, or leaves no thread to watch.
@@ -148,7 +155,7 @@ class Wakeup:
             if self._bell is not None:  # its queues have changed
                 self._ask(self._bell.ring(1, self._place))
             self._place, self._bell = None, bell
-        if self._place is not None:
+        if self._place is not None and (busy or not self._renewed_at):
             self._keep(bell, self._place, busy=busy)
         if self._place is None:
             self._claim(bell)  # also while it runs jobs: it may be the only process
@@ -175,12 +182,16 @@ class Wakeup:
     def _keep(self, bell: Doorbell, place: str, *, busy: bool) -> None:
         """Renew the place in time, or pass it on if another process waits."""
         now = time.monotonic()
-        steps = bell.renew(place) if now >= self._renewed_at + RENEW_AFTER_S else []
+        steps = self._renewal()
         replies = self._ask([*steps, *(bell.pass_on(place) if busy else [])])
         if (busy and replies[-1] is None) or (steps and not bell.has(replies[0])):
             self._place = None
         elif steps:
             self._renewed_at = now
+
+    def _renewal(self) -> list[Command]:
+        due = time.monotonic() >= self._renewed_at + RENEW_AFTER_S
+        return self._bell.renew(self._place) if due and self._bell and self._place else []
 
     def _claim(self, bell: Doorbell) -> None:
         """Take a free place. One message asks for both, because usually none is free."""
@@ -211,12 +222,23 @@ class Wakeup:
         return replies
 
     def _something(self, queue_keys: Sequence[str], changes: Sequence[str]) -> bool:
-        """Have notices sent; return True if there are jobs, or changes that were not seen yet."""
+        """Have notices sent; return True if there are jobs, or changes that were not seen yet.
+
+        The same message renews the place of a guard.
+        """
         asked = frozenset(key.encode() for key in changes)
+        renewal = self._renewal()
+        now = time.monotonic()
         # The queues come last, so that all earlier notices about them are old.
-        replies = self._watch.ask([("EXISTS", *keys) for keys in (changes, queue_keys) if keys])
+        looks = [("EXISTS", *keys) for keys in (changes, queue_keys) if keys]
+        replies = self._watch.ask([*(step.args for step in renewal), *looks])
+        if renewal and self._bell is not None:
+            self._renewed_at = now
+            if not self._bell.has(replies[0]):
+                self._place = None
         unseen = not asked <= self._watched
         changed = not asked.isdisjoint(self._watch.missed | self._watch.noticed)
         self._watched = frozenset() if changed else asked
         self._watch.noticed.clear()
-        return unseen or changed or (bool(queue_keys) and replies[-1] > 0)
+        lost = bool(renewal) and self._place is None
+        return lost or unseen or changed or (bool(queue_keys) and replies[-1] > 0)
