@@ -111,8 +111,16 @@ class Watch:
             raise _connect.no_reply(self._url, error) from None
         self._unread += len(commands)
 
-    def pop(self, key: str, timeout: float) -> bytes | None:
+    def pop(
+        self, key: str, timeout: float, *, unless: Sequence[tuple[Arg, ...]] = ()
+    ) -> bytes | list[Any] | None:
         """Return the next value of a list; None after `timeout` seconds, or at the stop.
+
+        Args:
+            key: The list.
+            timeout: Seconds.
+            unless: Commands that go before, in the same message. If one of them has a reply other
+                than nil, the result is the list of their replies and the connection is closed.
 
         Raises:
             RedisRefused: The server refuses the command.
@@ -122,7 +130,11 @@ class Watch:
         try:
             if self._connection is None:
                 self._connect()
-            self._send([("BRPOP", key, f"{timeout:.3f}")])
+            self._send([*unless, ("BRPOP", key, f"{timeout:.3f}")])
+            replies = self._replies(len(unless), set(), set())
+            if any(reply is not None for reply in replies):
+                self.close()  # it waits for the list
+                return replies
             while not self._stop.is_set():
                 left = max(deadline - time.monotonic(), 0.001)
                 self._connection.socket.settimeout(min(self._stop_check_interval, left))
@@ -162,9 +174,13 @@ class Watch:
     def _exchange(self, commands: Sequence[tuple[Arg, ...]]) -> list[Any]:
         self.missed, self.noticed = set(), set()
         self._send(commands)
+        return self._replies(len(commands), self.missed, self.noticed)
+
+    def _replies(self, count: int, missed: set[bytes], noticed: set[bytes]) -> list[Any]:
+        """Return so many replies, and add the keys of notices: before the first one to `missed`."""
         replies: list[Any] = []
-        while len(replies) < len(commands):
-            message = self._reply(self.noticed if replies else self.missed)
+        while len(replies) < count:
+            message = self._reply(noticed if replies else missed)
             if message is not _NOTICE:
                 replies.append(message)
         for reply in replies:

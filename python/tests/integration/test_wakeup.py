@@ -461,5 +461,38 @@ def test_a_new_worker_takes_the_place_of_a_dead_guard(
     wakeup.leave()
 
 
+def test_a_wait_without_a_ring_is_followed_by_one_message(
+    any_server: Server, stop: threading.Event
+) -> None:
+    """REL-30: it claims a place and waits again; with a place it watches in its stead."""
+    client = any_server.client()
+    client.mset(dict.fromkeys(PLACE_KEYS, "another"))
+    wakeup = Wakeup(any_server.url, stop, brisk())
+    wakeup._young_until = 0.0
+    bell = Doorbell(KEYS, "me", GROUP)
+    wait = partial(wakeup.wait, ["queue:default"], noticed=nothing, bell=bell)
+    wait(0.05)
+    sent = messages(client)
+    for _ in range(3):
+        assert wait(0.05)
+    assert messages(client) == sent + 3 + 1  # and the question itself
+    client.unlink(*PLACE_KEYS)
+    assert not wait(0.2)
+    assert client.mget(PLACE_KEYS) == [b"me", None]
+    sent = messages(client)
+    for _ in range(3):
+        assert not wait(0.05)
+    assert messages(client) == sent + 3 + 1
+    client.lpush(RINGS, "-")
+    client.lpush("queue:default", "x")
+    assert wait(TOO_LONG)
+    assert client.llen(RINGS) == 1  # the wait that it gave up took no ring
+    wakeup.leave()
+
+
+def messages(client: Any) -> int:
+    return int(client.info("stats")["total_reads_processed"])
+
+
 def push(client: Any, number: int) -> None:
     client.lpush("queue:default", f'{{"class":"Take","args":[{number}],"jid":"{number:024}"}}')

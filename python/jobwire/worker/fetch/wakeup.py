@@ -45,6 +45,7 @@ class Wakeup:
         self._place: str | None = None  # that this process has as a guard
         self._renewed_at = 0.0  # monotonic time; 0 if another process may have the place
         self._woken = False  # True from the end of a wait to the next fetch
+        self._unrung = False  # True after a wait at the doorbell without a ring
         self._rung = False  # True from a ring until this process watches, or rings itself
         self._alone_until = 0.0  # monotonic time
         self._young_until = time.monotonic() + YOUNG_S
@@ -157,8 +158,12 @@ class Wakeup:
             self._place, self._bell = None, bell
         if self._place is not None and (busy or not self._renewed_at):
             self._keep(bell, self._place, busy=busy)
-        if self._place is None:
-            self._claim(bell)  # also while it runs jobs: it may be the only process
+        # It claims a place also while it runs jobs: it may be the only process. After a wait
+        # without a ring none is likely to be free, so the claim goes with the next wait.
+        with_wait = self._unrung and not busy and time.monotonic() >= self._young_until
+        self._unrung = False
+        if self._place is None and not with_wait:
+            self._claim(bell)
             if busy and self._place is not None:
                 self._keep(bell, self._place, busy=True)
         self._rung = False
@@ -166,7 +171,12 @@ class Wakeup:
             return True
         self._watched = frozenset()
         left = deadline - time.monotonic()
-        ring = self._watch.pop(bell.key, left) if left > 0.001 else None
+        claims = [bell.claim(place).args for place in PLACES] if with_wait else ()
+        ring = self._watch.pop(bell.key, left, unless=claims) if left > 0.001 else None
+        if isinstance(ring, list):
+            self._have(bell, ring)
+            return True
+        self._unrung = ring is None
         if self._stop.is_set():
             return False
         if ring is not None and ring.decode() in PLACES:
@@ -195,13 +205,16 @@ class Wakeup:
 
     def _claim(self, bell: Doorbell) -> None:
         """Take a free place. One message asks for both, because usually none is free."""
-        replies = self._ask([bell.claim(place) for place in PLACES])
+        self._have(bell, self._ask([bell.claim(place) for place in PLACES]))
+        if self._place is None and time.monotonic() < self._young_until:
+            self._inherit(bell)
+
+    def _have(self, bell: Doorbell, replies: Sequence[Any]) -> None:
+        """Have the place that the claims of both won, if any."""
         won = [place for place, reply in zip(PLACES, replies, strict=True) if reply is not None]
         if won:
             self._place, self._renewed_at = won[0], time.monotonic()
             self._ask([bell.give_up(place) for place in won[1:]])
-        elif time.monotonic() < self._young_until:
-            self._inherit(bell)
 
     def _inherit(self, bell: Doorbell) -> None:
         """Take a place of a dead process, which would keep it for half a minute."""
