@@ -39,6 +39,7 @@ class ConnectionPool:
         self._epoch = object()  # connections of an earlier epoch are not used again
         self._idle: list[Connection] = []
         self._count = 0  # idle, in use, and being opened
+        self._spare = 0  # idle ones that nobody has needed since the last `trim`
         self._waiting = 0
         self._change = threading.Condition()
 
@@ -57,6 +58,8 @@ class ConnectionPool:
                 connection = idle.pop()
             except IndexError:
                 break
+            if len(idle) < self._spare:
+                self._spare = len(idle)
             if connection.quiet():
                 return connection
             self.discard(connection)
@@ -85,6 +88,14 @@ class ConnectionPool:
         self._epoch = object()
         old, self._idle = self._idle, []
         self._drain(old)
+
+    def trim(self) -> None:
+        """Close the idle connections that were not needed since the last call."""
+        idle = self._idle
+        with suppress(IndexError):
+            for _ in range(self._spare):
+                self.discard(idle.pop(0))
+        self._spare = len(idle)
 
     def _open_or_wait(self) -> Connection:
         released: list[Connection] = []

@@ -121,6 +121,10 @@ class SyncRedis:
         """Close all connections, busy ones after their exchange. The next `run` opens new ones."""
         self._pool.renew()
 
+    def trim(self) -> None:
+        """Close connections that no thread has needed since the last call."""
+        self._pool.trim()
+
     def _answer(self, message: Message) -> list[Any]:
         if message.fresh:
             self._pool.renew()

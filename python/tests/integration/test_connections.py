@@ -330,6 +330,20 @@ def test_threads_beyond_the_limit_wait_for_a_connection(server: Server) -> None:
     wait_until(lambda: not names(server))
 
 
+def test_connections_that_nobody_needs_are_closed(server: Server) -> None:
+    """Threads that met once leave no connection behind; one in use stays."""
+    redis = SyncRedis(server.url)
+    with ThreadPoolExecutor(5) as pool:
+        list(pool.map(lambda _: redis.run(once(command("BLPOP", "never", 0.2))), range(5)))
+    assert clients_of(server) == 5
+    redis.trim()  # as of now, all were needed
+    for _ in range(2):
+        redis.run(echo("x"))
+        redis.trim()
+        wait_until(lambda: clients_of(server) == 1)
+    redis.close()
+
+
 def clients_of(server: Server) -> int:
     return names(server)["jobwire-client"]
 

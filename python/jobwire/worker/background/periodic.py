@@ -25,7 +25,7 @@ from jobwire.protocol.metrics import Metrics
 from jobwire.protocol.periodic import NotTaken, Tick, Ticked
 from jobwire.protocol.periodic_entry import DEFAULT_NAMESPACE, PeriodicEntry, StoredEntry
 from jobwire.protocol.times import Generation
-from jobwire.protocol.wire import Batch, Op, command, once
+from jobwire.protocol.wire import Batch, Op, command, once, together
 from jobwire.worker.base.outage import Outage
 from jobwire.worker.base.timings import DEFAULT_TIMINGS, Timings
 
@@ -154,14 +154,15 @@ class PeriodicThread:
 
     def _look(self) -> None:
         """Read the entries that have changed, and compare the clocks."""
-        entries = [
-            entry
+        reads = [
+            periodic.read_entries(self._keys, namespace, self._of(namespace))
             for namespace in self._namespaces
-            for entry in self._redis.run(
-                periodic.read_entries(self._keys, namespace, self._of(namespace))
-            )
         ]
-        now = self._ask_time(periodic.server_time())
+        now, *found = self._redis.run(together([self._ask_time(), *reads]))
+        for result in (now, *found):
+            if isinstance(result, Exception):
+                raise result
+        entries = [entry for each in found for entry in each]
         unknown = self._agenda.unknown(entries)
         newest = self._redis.run(periodic.latest_taken(self._keys, unknown))
         taken = {entry.member: tick for entry, tick in zip(unknown, newest, strict=True)}
@@ -172,9 +173,9 @@ class PeriodicThread:
     def _of(self, namespace: str) -> list[StoredEntry]:
         return [entry for entry in self._agenda.entries if entry.namespace == namespace]
 
-    def _ask_time(self, op: Op[float]) -> float:
+    def _ask_time(self) -> Op[float]:
         before = time.monotonic()
-        now = self._redis.run(op)
+        now = yield from periodic.server_time()
         self._clock_offset = now - (before + time.monotonic()) / 2
         return now
 
@@ -184,7 +185,7 @@ class PeriodicThread:
         spread = min(self._spread * max(fleet, 1), MAX_SPREAD_S)
         if self._stop.wait(spread * random.random()):
             return
-        now = self._ask_time(periodic.server_time())
+        now = self._redis.run(self._ask_time())
         due = self._agenda.due(now)
         for start in range(0, len(due), AT_ONCE):
             self._take_some(due[start : start + AT_ONCE], now)

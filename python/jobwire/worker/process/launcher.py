@@ -554,6 +554,7 @@ class Launcher:
         if not self._beaten_at or now - self._beaten_at > LEASE_S:
             self._fire("heartbeat")  # this process is new in Redis, or its entry had expired
         self._beaten_at = now
+        self._redis.trim()
         self._limits.renew()
         self._fire("beat")
         self._look_at_gitlab()
