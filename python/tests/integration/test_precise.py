@@ -16,9 +16,13 @@ import pytest
 from harness.servers import Server, wait_until
 from jobwire import App
 from jobwire.application.config import FetchMode
+from jobwire.connection import connect
 from jobwire.connection.sync import SyncRedis
+from jobwire.connection.watch import Watch, WatchGuest
+from jobwire.errors import NoReply, RedisRefused
 from jobwire.protocol.dead_set import DeadSetLimits
 from jobwire.protocol.keys import Keys
+from jobwire.worker.background.canceller import Canceller
 from jobwire.worker.background.poller import Poller
 from jobwire.worker.base.timings import DEFAULT_TIMINGS, Timings
 from tests.integration.clients import listening
@@ -33,9 +37,14 @@ def polling(
     url: str = "",
     interval: float | None = 3600.0,
     timings: Timings = DEFAULT_TIMINGS,
+    guest: bool = False,
 ) -> Iterator[None]:
-    """Run a precise poller; without notices it would look once in an hour."""
+    """Run a precise poller; without notices it would look once in an hour.
+
+    As a guest, it uses the connection that waits for cancelled jobs, like that of a worker.
+    """
     redis = SyncRedis(url or server.url)
+    canceller = Canceller(redis, Keys(), lambda ids: None, timings)
     poller = Poller(
         redis,
         Keys(),
@@ -44,12 +53,16 @@ def polling(
         generation=lambda: 8,
         dead_limits=lambda: DeadSetLimits(time.time()),
         timings=timings,
+        beside=canceller.watch if guest else None,
     )
+    if guest:
+        canceller.start()
     poller.start()
     try:
         yield
     finally:
         poller.close(timeout=60)
+        canceller.close(timeout=60)
         redis.close()
 
 
@@ -192,10 +205,11 @@ def test_a_fleet_looks_no_more_often_than_one_process(
 
 
 @pytest.mark.process
-def test_a_lost_connection_is_made_again(server: Server) -> None:
+@pytest.mark.parametrize("guest", [False, True])
+def test_a_lost_connection_is_made_again(server: Server, guest: bool) -> None:
     """ENV-6 and SCHED-11: and jobs that became due meanwhile are moved."""
     client = server.client()
-    with polling(server):
+    with polling(server, guest=guest):
         waiting(server)
         for number in range(3):
             client.client_kill_filter(_type="normal", skipme=True)
@@ -241,13 +255,14 @@ def test_without_notices_it_looks_at_intervals(
     assert len(said) == 1
 
 
+@pytest.mark.parametrize("guest", [False, True])
 def test_a_set_of_another_type_stops_neither(
-    server: Server, caplog: pytest.LogCaptureFixture
+    server: Server, caplog: pytest.LogCaptureFixture, guest: bool
 ) -> None:
     """SCHED-5, SCHED-11: the other set is looked at; a repaired set is again on time."""
     client = server.client()
     client.set("retry", "not a sorted set")
-    with polling(server):
+    with polling(server, guest=guest):
         client.zadd("schedule", {job(1): time.time()})
         assert client.brpop("queue:q", 60) is not None
         client.delete("retry")
@@ -255,6 +270,65 @@ def test_a_set_of_another_type_stops_neither(
         client.zadd("retry", {job(2): time.time() + 0.1})
         assert client.brpop("queue:q", 60) is not None
     assert not [each for each in caplog.records if "at intervals" in each.message]
+
+
+def test_a_guest_whose_host_is_refused_has_a_connection_of_its_own(server: Server) -> None:
+    """SCHED-11 and ENV-9: the marks of cancelled jobs cannot be read, or are of another type."""
+    client = server.client()
+    client.set("jobwire:cancelled", "no sorted set")
+    with polling(server, guest=True):
+        waiting(server)
+        client.zadd("schedule", {job(1): time.time() + 0.1})
+        assert client.brpop("queue:q", 60) is not None
+
+
+def test_a_silent_connection_of_a_guest_is_made_again(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """ENV-5 and SCHED-11: the guest has its host notice, which waits for far longer."""
+    monkeypatch.setattr(connect, "TIMEOUT_S", 0.5)
+    client = server.client()
+    with polling(server, guest=True, timings=Timings(poll_safety_interval=0.1)):
+        waiting(server)
+        first = {each["id"] for each in client.client_list() if "wakeup" in each["name"]}
+        client.client_pause(1_500, all=True)
+        wait_until(
+            lambda: (
+                {each["id"] for each in client.client_list() if "wakeup" in each["name"]} - first
+            ),
+            60,
+        )
+        client.zadd("schedule", {job(1): time.time() + 0.1})
+        assert client.brpop("queue:q", 60) is not None
+
+
+def test_guest_and_host_hear_their_own_changes(server: Server) -> None:
+    """X-CANCEL-3 and SCHED-11: over one connection, at the same time."""
+    client = server.client()
+    stop = threading.Event()
+    host = Watch(server.url, stop, stop_check_interval=0.05)
+    guest = WatchGuest(host, stop)
+    with pytest.raises(NoReply, match="no connection yet"):
+        guest.ask([("GET", "b")])
+    host.ask([("GET", "a")])
+    listening = threading.Thread(target=host.wait, args=(60.0,), daemon=True)
+    listening.start()
+    for number in range(100):
+        assert guest.ask([("GET", "b"), ("ECHO", number)])[1] == b"%d" % number
+        assert guest.noticed == set()
+        client.set("b", number)
+        guest.wait(60.0)
+        assert guest.noticed == {b"b"}
+    with pytest.raises(RedisRefused, match="WRONGTYPE"):
+        guest.ask([("LLEN", "b")])
+    assert listening.is_alive()
+    client.set("a", 1)
+    listening.join(60)
+    assert host.noticed == {b"a"}
+    host.close()
+    with pytest.raises(NoReply):
+        guest.wait(60.0)
+    stop.set()
 
 
 def test_it_stops_at_once(server: Server) -> None:

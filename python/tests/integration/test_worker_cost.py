@@ -265,7 +265,7 @@ def test_memory_does_not_grow_with_the_scheduled_set(server: Server) -> None:
 
 IDLE_SECONDS = 5.0
 IDLE_A_MINUTE = 300  # commands, including those that scripts call
-WAITING = 3  # connections that wait for notices: of pushes, of due jobs, of cancelled jobs
+WAITING = 2  # connections that wait for notices: of pushes, and of due and cancelled jobs
 # The pool has a connection for each thread that communicates at the same instant, and a slow reply
 # makes more of them meet. They are the leader, ticker, heartbeat, poller and that of periodic jobs.
 COMMUNICATING = 5

@@ -31,6 +31,9 @@ class Canceller:
         keys: Key names.
         tell: Called with the ids of the cancelled jobs, if there are any.
         timings: How often waits look whether to stop.
+
+    Attributes:
+        watch: The connection that waits for notices; another thread may be its guest.
     """
 
     def __init__(
@@ -45,7 +48,7 @@ class Canceller:
         self._tell = tell
         self._stop = threading.Event()
         interval = timings.stop_check_interval
-        self._watch = Watch(redis.url, self._stop, stop_check_interval=interval)
+        self.watch = Watch(redis.url, self._stop, stop_check_interval=interval)
         self._pause = timings.longest_outage_pause
         self._told = False
         self._reported = ""  # refusal in the log
@@ -70,29 +73,29 @@ class Canceller:
     def _run(self) -> None:
         while not self._stop.is_set():
             try:
-                if self._watch.tracking:
+                if self.watch.tracking:
                     self._look()
                 else:
                     self._pass_on(self._redis.run(once(marked(self._keys, now=time.time()))))
                     self._stop.wait(POLL_INTERVAL_S)
             except RedisRefused as error:
-                self._watch.close()
-                if self._watch.tracking:
-                    self._watch.tracking = False  # from now on, poll
+                self.watch.close()
+                if self.watch.tracking:
+                    self.watch.tracking = False  # from now on, poll
                     continue
                 if str(error) != self._reported:
                     self._reported = str(error)
                     _log.error("cancelled jobs cannot be read: %s", error)
                 self._stop.wait(self._pause)
             except RedisTrouble:  # the heartbeat meets the same trouble and reports it
-                self._watch.close()
+                self.watch.close()
                 self._stop.wait(self._pause)
-        self._watch.close()
+        self.watch.close()
 
     def _look(self) -> None:
-        (members,) = self._watch.ask([marked(self._keys, now=time.time()).args])
+        (members,) = self.watch.ask([marked(self._keys, now=time.time()).args])
         self._pass_on(members)
-        self._watch.wait(SAFETY_INTERVAL_S)
+        self.watch.wait(SAFETY_INTERVAL_S)
 
     def _pass_on(self, members: Collection[bytes]) -> None:
         if members or self._told:

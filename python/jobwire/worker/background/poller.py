@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 
 from jobwire.connection.sync import SyncRedis
-from jobwire.connection.watch import Watch
+from jobwire.connection.watch import Watch, WatchGuest
 from jobwire.errors import RedisRefused, RedisTrouble
 from jobwire.protocol.dead_set import DeadSetLimits
 from jobwire.protocol.keys import Keys
@@ -42,6 +42,8 @@ class Poller:
         generation: Returns the generation of the times to write.
         dead_limits: Returns the limits of the dead set at this moment.
         timings: Intervals between polls.
+        beside: A connection that waits for notices, to be its guest; None for a connection of its
+            own.
     """
 
     def __init__(
@@ -54,6 +56,7 @@ class Poller:
         generation: Callable[[], Generation],
         dead_limits: Callable[[], DeadSetLimits],
         timings: Timings = DEFAULT_TIMINGS,
+        beside: Watch | None = None,
     ) -> None:
         self._timings = timings
         self._redis = redis
@@ -71,8 +74,13 @@ class Poller:
         self._processes = 1
         self._counted_at = -math.inf
         self._counting = Outage("counting processes", self._stop, pause=pause)
-        self._watch = Watch(redis.url, self._stop, stop_check_interval=timings.stop_check_interval)
+        self._watch: Watch | WatchGuest
+        self._watch = self._own_watch() if beside is None else WatchGuest(beside, self._stop)
         self._thread = threading.Thread(target=self._run, name="jobwire-poller", daemon=True)
+
+    def _own_watch(self) -> Watch:
+        interval = self._timings.stop_check_interval
+        return Watch(self._redis.url, self._stop, stop_check_interval=interval)
 
     def start(self) -> None:
         """Start the thread."""
@@ -187,6 +195,9 @@ class Poller:
         except RedisTrouble as error:
             self._watch.close()
             if isinstance(error, RedisRefused) and "WRONGTYPE" not in str(error):
+                if isinstance(self._watch, WatchGuest):  # what its host asks may be refused
+                    self._watch = self._own_watch()
+                    return None
                 self._watch.tracking = False
                 _log.warning("no notices of new scheduled jobs, polling at intervals: %s", error)
             return None

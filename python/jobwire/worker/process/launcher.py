@@ -236,6 +236,7 @@ class Launcher:
             generation=lambda: self._generation,
             dead_limits=self._dead_limits,
             timings=timings,
+            beside=self._canceller.watch,
         )
 
     @property
