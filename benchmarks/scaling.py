@@ -23,6 +23,7 @@ from jobwire import Client
 
 ROOT = Path(__file__).resolve().parents[1]
 IDLE = 60.0  # seconds: six heartbeats, and some checks for due jobs
+SETTLED = 65.0  # after which a process no longer looks for places of dead guards
 PROCESSES = 10
 ALONE = 5.0  # seconds to measure a server without clients
 
@@ -128,7 +129,7 @@ def main() -> int:
         if not options.no_idle:
             stage.client.flushall()
             with team.start(stage, Setup(processes=PROCESSES, log="error"), None):
-                time.sleep(5)
+                time.sleep(SETTLED)
                 connections = len(stage.client.client_list()) - 1
                 with meter.counted() as load:
                     time.sleep(IDLE)

@@ -14,7 +14,7 @@ from jobwire.errors import ConfigError, MalformedPayload, RedisRefused
 from jobwire.inspect import Filter, Swept, sets
 from jobwire.protocol.dead_set import DeadSetLimits
 from jobwire.protocol.keys import Keys
-from jobwire.protocol.wire import At, Batch, Local, Script, once
+from jobwire.protocol.wire import At, Batch, Local, Script, Together, once
 from tests.integration.inspector.entries import NOW, payload
 
 
@@ -107,7 +107,7 @@ def test_retrying_very_many_takes_little_at_a_time(server: Server, client: Any) 
         while True:
             step = op.send(reply)
             reply = shell.run(once(step))
-            assert not isinstance(step, Local | At)
+            assert not isinstance(step, Local | At | Together)
             each = list(step.steps) if isinstance(step, Batch) else [step]
             scripts += sum(isinstance(one, Script) for one in each)
             longest_call = max(longest_call, *(len(one.args) for one in each))
