@@ -39,7 +39,7 @@ class ConnectionPool:
         self._epoch = object()  # connections of an earlier epoch are not used again
         self._idle: list[Connection] = []
         self._count = 0  # idle, in use, and being opened
-        self._spare = 0  # idle ones that nobody has needed since the last `trim`
+        self._spare = 0  # idle connections that no thread has needed since the last `trim`
         self._waiting = 0
         self._change = threading.Condition()
 

@@ -236,7 +236,7 @@ class WatchGuest:
     at a time may use it.
 
     Args:
-        host: Whose connection it is; its thread waits for notices nearly all of the time.
+        host: Owner of the connection, whose thread waits for notices nearly all of the time.
         stop: Ends every wait.
 
     Attributes:

@@ -412,7 +412,7 @@ def _may_look(keys: Keys, every: float, oldest: float) -> Op[tuple[bool, bool, b
             command("ZRANGE", keys.returned_at, "-inf", oldest, "BYSCORE", "LIMIT", 0, 1),
         ]
     )
-    # An error is no answer: a server without memory left refuses the lock, and recovery needs none.
+    # An error lets it look: a server without memory left refuses the lock, and recovery needs none.
     return free is not None, owners != 1, old != []
 
 

@@ -42,7 +42,7 @@ class Counts(dict[str, int]):
     """Calls by command; the server also counts commands that a script calls.
 
     Attributes:
-        messages: What clients sent in one write.
+        messages: Number of writes of clients.
     """
 
     messages = 0

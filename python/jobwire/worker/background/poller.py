@@ -195,7 +195,7 @@ class Poller:
         except RedisTrouble as error:
             self._watch.close()
             if isinstance(error, RedisRefused) and "WRONGTYPE" not in str(error):
-                if isinstance(self._watch, WatchGuest):  # what its host asks may be refused
+                if isinstance(self._watch, WatchGuest):  # the question of its host may be refused
                     self._watch = self._own_watch()
                     return None
                 self._watch.tracking = False
