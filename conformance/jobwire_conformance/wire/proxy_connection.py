@@ -187,7 +187,7 @@ class ProxyConnection(asyncio.Protocol):
             elif self._sent:
                 call = self._sent.popleft()
                 # The reply that the client gets: after a refused command EXEC's, not DISCARD's.
-                call.reply, call.answered = call.instead or frame, time.monotonic()
+                call.answered, call.reply = time.monotonic(), call.instead or frame
                 if isinstance(call.action, Answer):
                     call.instead = call.action.change(frame)
                 if is_after(call.action):
@@ -316,7 +316,7 @@ class ProxyConnection(asyncio.Protocol):
         if reason is None:
             self._send(call)
             return
-        call.reply, call.answered = error(reason), time.monotonic()
+        call.answered, call.reply = time.monotonic(), error(reason)
         self._to_client([call.reply])
         self._done(call)
 
