@@ -1,4 +1,4 @@
-"""Text for people: numbers with their nouns, and escapes for unprintable characters.
+"""Text for people: numbers with nouns, similar names, and escapes of unprintable characters.
 
 Unprintable characters could control a terminal or deceive a reader: control characters, marks of
 direction and of zero width, separators of lines and paragraphs, blanks other than the space, lone
@@ -8,8 +8,9 @@ surrogates, and code points without a character.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
-__all__ = ["counted", "visible", "visible_json"]
+__all__ = ["counted", "did_you_mean", "visible", "visible_json"]
 
 _UNUSUAL = re.compile(r"[^ -~]+")
 
@@ -19,6 +20,13 @@ def counted(number: int, noun: str) -> str:
     if number == 1:
         return f"1 {noun}"
     return f"{number:,} {noun}{'es' if noun.endswith('s') else 's'}"
+
+
+def did_you_mean(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str:
+    """Return the closest known name, or "" if none is close."""
+    from difflib import get_close_matches  # needed for mistakes only
+
+    return next(iter(get_close_matches(name, known, n=1, cutoff=cutoff)), "")
 
 
 def visible(text: str) -> str:

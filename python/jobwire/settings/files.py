@@ -9,8 +9,9 @@ from pathlib import Path
 from jobwire.errors import ConfigError
 from jobwire.settings import sidekiq, toml, yaml
 from jobwire.settings.table import SETTINGS
-from jobwire.settings.types import Entry, did_you_mean
+from jobwire.settings.types import Entry
 from jobwire.settings.variables import Tag, hide_tags
+from jobwire.text import did_you_mean
 
 __all__ = ["OURS", "File", "find", "read"]
 

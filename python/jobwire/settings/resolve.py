@@ -14,8 +14,9 @@ from jobwire.errors import ConfigError
 from jobwire.settings import files, schedules
 from jobwire.settings.files import File
 from jobwire.settings.table import OTHER_VARIABLES, SETTINGS, Setting
-from jobwire.settings.types import Entry, MisplacedError, did_you_mean
+from jobwire.settings.types import Entry, MisplacedError
 from jobwire.settings.variables import fill
+from jobwire.text import did_you_mean
 
 __all__ = ["Settings", "Value", "resolve"]
 

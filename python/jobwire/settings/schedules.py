@@ -27,9 +27,9 @@ from jobwire.settings.types import (
     Kind,
     MisplacedError,
     Text,
-    did_you_mean,
 )
 from jobwire.settings.variables import Tag, fill, hide_tags
+from jobwire.text import did_you_mean
 
 __all__ = ["from_file", "from_table", "kind"]
 

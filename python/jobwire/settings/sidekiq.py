@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from jobwire.settings.table import SETTINGS
-from jobwire.settings.types import Entry, did_you_mean
+from jobwire.settings.types import Entry
+from jobwire.text import did_you_mean
 
 __all__ = ["NAMES", "translate"]
 

@@ -9,22 +9,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Any
 
 from jobwire.application.config import CapsuleConfig, check, parse_capsule, parse_queues
 from jobwire.errors import ConfigError
 from jobwire.protocol.foreign import POLICIES
+from jobwire.text import did_you_mean
 
-__all__ = [
-    "TOO_DEEP",
-    "Bare",
-    "Entry",
-    "Kind",
-    "MisplacedError",
-    "Text",
-    "did_you_mean",
-]
+__all__ = ["TOO_DEEP", "Bare", "Entry", "Kind", "MisplacedError", "Text"]
 
 TOO_DEEP = "its values are nested too deeply; write fewer brackets"
 
@@ -80,11 +72,6 @@ class Kind:
     def from_file(self, value: Any) -> Any:
         """Return the value for an entry of a file."""
         return self.from_text(value) if isinstance(value, Text) else self.build(value)
-
-
-def did_you_mean(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str:
-    """Return the closest known name, or "" if none is close."""
-    return next(iter(get_close_matches(name, known, n=1, cutoff=cutoff)), "")
 
 
 def _whole(text: str) -> Any:

@@ -10,8 +10,7 @@ from jobwire.application.app import App
 from jobwire.application.config import CapsuleConfig
 from jobwire.connection.connect import safe_url
 from jobwire.protocol.server import ServerInfo
-from jobwire.settings.types import did_you_mean
-from jobwire.text import counted
+from jobwire.text import counted, did_you_mean
 from jobwire.worker.process.launcher import Launcher
 
 __all__ = ["announce"]
@@ -65,7 +64,7 @@ def _tell_of_unnamed(app: App, served: Set[str]) -> None:
     """
     left_out = app.queues.keys() - served
     for queue in sorted(served - app.queues.keys()):
-        near = did_you_mean(queue, left_out, cutoff=0.7)
+        near = did_you_mean(queue, left_out, cutoff=0.7) if left_out else ""
         _log.log(
             logging.WARNING if near else logging.INFO,
             "queue %r: no job of the application names it%s",
