@@ -47,7 +47,8 @@ from jobwire_conformance.wire.faults import Rule
 __all__ = ["Outcome", "Watcher", "check_data", "chosen", "run"]
 
 _WORST = {status: rank for rank, status in enumerate((5, 4, 64, 3, 1, 2, 0))}
-_LONG_S = 10.0  # an interval of a worker that is not shortened for a case
+_LONG_S = 10.0  # of an interval that is not shortened for a case, or of the wait for an event
+_MANY = 4  # workers that a case starts one after the other
 _FAULTS_IN_A_ROW = 3  # consecutive cases ended by adapter faults, after which the run ends
 
 
@@ -276,7 +277,8 @@ def _span(case: Case) -> float:
     """Return the part of a run, from its start, within which a case is to begin."""
     if case.crash is not None:
         return 0.0
-    return 1.0 if case.pace is None else 0.7
+    waits = any(step.get("within", 0.0) >= _LONG_S for step in case.steps)
+    return 0.7 if waits or sum("start" in step for step in case.steps) >= _MANY else 1.0
 
 
 class _Run:
