@@ -437,17 +437,17 @@ from jobwire.worker.process import notify, process
 from tests.apps.recording import app
 
 process.HEARTBEAT_STUCK_S, notify.STATUS_INTERVAL_S = 1.0, 0.1
-beat, begun = heartbeat.HeartbeatThread.beat, []
+do_all, begun = heartbeat.HeartbeatThread._do_all, []
 
 def hang(self):
     self._timings = dataclasses.replace(self._timings, heartbeat_interval=0.1)
-    beat(self)
+    yield from do_all(self)
     begun.append(1)
     if len(begun) > 5:
         open("stuck", "w").close()
         threading.Event().wait()
 
-heartbeat.HeartbeatThread.beat = hang
+heartbeat.HeartbeatThread._do_all = hang
 """
 
 
