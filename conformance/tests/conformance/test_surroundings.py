@@ -41,6 +41,8 @@ if signal.pthread_sigmask(signal.SIG_BLOCK, ()):
     sys.exit("signals are blocked")
 if time.localtime()[:3] == time.gmtime()[:3]:
     sys.exit(f"the local date is that of UTC; TZ is {os.environ.get('TZ')!r}")
+if "jobwire-run-" not in os.environ["TMPDIR"]:
+    sys.exit("temporary files stay after the run")
 for number in (signal.SIGINT, signal.SIGTERM):
     signal.signal(number, lambda *_: os._exit(0))
 host, port = os.environ["JOBWIRE_REDIS_URL"].split("/")[2].split(":")
