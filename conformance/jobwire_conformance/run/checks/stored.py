@@ -57,13 +57,18 @@ def _uniform(context: Context, key: str, scores: Sequence[float], ends: Mapping[
 def _range(
     context: Context, key: str, kind: bytes, command: str, options: Sequence[str]
 ) -> list[bytes]:
-    seen = context.sandbox.link.call("TYPE", key)
-    if seen == b"none":
+    if not _is_of_type(context, key, kind):
         return []
-    if seen != kind:
-        raise Miss(f"the type of {key}", kind.decode(), seen.decode())
     members_: list[bytes] = context.sandbox.link.call(command, key, 0, -1, *options)
     return members_
+
+
+def _is_of_type(context: Context, key: str, kind: bytes) -> bool:
+    """Return whether a key exists; a key of another type is a failure of the check."""
+    seen = context.sandbox.link.call("TYPE", key)
+    if seen not in (b"none", kind):
+        raise Miss(f"the type of {key}", kind.decode(), seen.decode())
+    return bool(seen != b"none")
 
 
 def _members(context: Context, step: Mapping[str, Any], key: str, texts: Sequence[bytes]) -> None:
@@ -91,6 +96,7 @@ def _members(context: Context, step: Mapping[str, Any], key: str, texts: Sequenc
 
 def _hash(context: Context, step: Mapping[str, Any]) -> None:
     key = context.state.key(step["hash"])
+    _is_of_type(context, key, b"hash")
     flat = context.sandbox.link.call("HGETALL", key)
     texts = [text.decode("utf-8", "surrogateescape") for text in flat]
     fields = dict(zip(texts[::2], texts[1::2], strict=True))
@@ -108,9 +114,7 @@ def _hash(context: Context, step: Mapping[str, Any]) -> None:
 
 def _set(context: Context, step: Mapping[str, Any]) -> None:
     key = context.state.key(step["set"])
-    kind = context.sandbox.link.call("TYPE", key)
-    if kind not in (b"none", b"set"):
-        raise Miss(f"the type of {key}", "set", kind.decode())
+    _is_of_type(context, key, b"set")
     seen = {
         text.decode("utf-8", "surrogateescape")
         for text in context.sandbox.link.call("SMEMBERS", key)
