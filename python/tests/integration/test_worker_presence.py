@@ -53,11 +53,11 @@ def test_a_beat_is_registration_hash_and_expiry_in_one_transaction(server: Serve
 def test_a_start_outlasts_lost_connections(
     server_factory: ServerFactory, fetch: FetchMode, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """ENV-6: once the server has answered; the process is registered already."""
+    """ENV-6: once the server has answered."""
     server = server_factory()
     app = App()
 
-    @app.on("heartbeat")
+    @app.on("startup")
     def lose() -> None:
         server.stop()
         threading.Timer(0.5, server.start).start()

@@ -368,7 +368,6 @@ class ReliableFetcher:
             patience = timings.reclaim_interval
         if broken:  # nothing tells when such a key is a list again [FETCH-11]
             patience = timings.unusable_queues_pause
-        fetches = patience < timings.fetch_safety_interval  # also after a wait without notice
         numbers, order, script = self._next_fetch(wanted, anew=True)
         send = self._redis.prepare(once(script))
 
@@ -381,6 +380,8 @@ class ReliableFetcher:
         changes = [self._keys.paused] if paused else []
         if self._other_pauses is not None:
             changes.append(self._other_pauses.key)  # so that the fetch that is prepared is right
+        # Also after a wait without notice: what was paused may have been served since it was read.
+        fetches = patience < timings.fetch_safety_interval or bool(changes)
         with self._lock:
             if self._leader.state is State.CLOSED:
                 return
