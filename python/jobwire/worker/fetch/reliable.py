@@ -380,7 +380,7 @@ class ReliableFetcher:
         changes = [self._keys.paused] if paused else []
         if self._other_pauses is not None:
             changes.append(self._other_pauses.key)  # so that the fetch that is prepared is right
-        # Also after a wait without notice: what was paused may have been served since it was read.
+        # Also after a wait without notice: a pause may have ended since it was read.
         fetches = patience < timings.fetch_safety_interval or bool(changes)
         with self._lock:
             if self._leader.state is State.CLOSED:
