@@ -175,6 +175,20 @@ class PayloadMaker:
                 error = InvalidJob(error.rule, f"job {index}: {error.field}", error.problem)
             raise with_class(class_name, error) from None
 
+    def alike(
+        self,
+        template: Template,
+        tail: bytes,
+        many: Sequence[Sequence[Any]],
+        jids: Sequence[str],
+        moments: Sequence[float | None],
+    ) -> list[ReadyPayload] | None:
+        """Return many jobs of a template, complete; None if `draft` must make each of them."""
+        jobs = template.jobs(many, jids, moments, tail) if self._compress_above is None else None
+        if jobs is None or max([len(job.text) for job in jobs]) > self._max_bytes:
+            return None
+        return jobs
+
     def finish(
         self, item: JobFields, *, now: float, generation: Generation
     ) -> Op[ReadyPayload | None]:

@@ -6,7 +6,7 @@ import logging
 import os
 import random
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from typing import Any
@@ -42,7 +42,7 @@ __all__ = ["Pace", "Producer", "dropped", "make_confirm", "make_producer", "new_
 
 PART_S = 0.005  # of a bulk push, during which other tasks of an event loop wait
 ARGS_AT_ONCE = 100
-JIDS_AT_ONCE = 1_000
+BYTES_AT_ONCE = 65_536  # of the payloads of jobs that are made together
 LOOK_S = 5.0  # between two looks of a reader of an output without a notice [X-STEP-14]
 
 _log = logging.getLogger("jobwire.client")
@@ -238,21 +238,31 @@ class Producer:
         results: list[str | None] = []
         template: Template | None = None
         tail = b""
-        jids = self._jids(len(all_args))
-        for args, moment, jid in zip(all_args, moments, jids, strict=True):
+        moment_of = iter(moments)
+        count = 1  # of jobs that are made together: as many as do not hold up other tasks
+        while part := all_args[len(results) : len(results) + count]:
+            ids, at_times = self._new_jids(len(part)), [*islice(moment_of, len(part))]
             if pace.is_over():
                 yield from pace.pause()
-            made = ready(args, jid, moment, template, tail, len(results))
-            job: ReadyPayload | None
-            if isinstance(made, dict):
-                job = yield from self.payloads.finish(made, now=now, generation=generation)
-                template = self.payloads.bulk_template(made, options, checked, now, generation)
-                tail = b"" if template is None else template.tail(now)
-            else:
-                job = made
-            results.append(None if job is None else job.jid)
-            if job is not None:
-                accepted.append(self.payloads.complete(job, class_name, options, len(results) - 1))
+            alike = template and self.payloads.alike(template, tail, part, ids, at_times)
+            if alike:
+                results += ids
+                accepted += alike
+                count = min(max(BYTES_AT_ONCE // len(alike[-1].text), 1), ARGS_AT_ONCE)
+                continue
+            for args, jid, moment in zip(part, ids, at_times, strict=True):
+                made = ready(args, jid, moment, template, tail, len(results))
+                job: ReadyPayload | None
+                if isinstance(made, dict):
+                    job = yield from self.payloads.finish(made, now=now, generation=generation)
+                    template = self.payloads.bulk_template(made, options, checked, now, generation)
+                    tail = b"" if template is None else template.tail(now)
+                else:
+                    job = made
+                results.append(None if job is None else job.jid)
+                if job is not None:
+                    number = len(results) - 1
+                    accepted.append(self.payloads.complete(job, class_name, options, number))
         return self._ids(results, (yield from self.writer.give(accepted, on_commit)))
 
     def push_many(self, calls: Iterable[Call]) -> Op[list[str | None]]:
@@ -322,10 +332,6 @@ class Producer:
         if ready is None or not alone:
             return ready
         return self.payloads.complete(ready, class_name, options, index)
-
-    def _jids(self, count: int) -> Iterator[str]:
-        for start in range(0, count, JIDS_AT_ONCE):
-            yield from self._new_jids(min(JIDS_AT_ONCE, count - start))
 
     def cancel(self, jid: str) -> Op[Cancellation]:
         """Cancel a job. [ITER-7] [X-CANCEL-1]"""

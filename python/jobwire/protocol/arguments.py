@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, time, timedelta
+from itertools import chain
 from typing import Any, Literal
 
 import msgspec
@@ -17,6 +18,7 @@ __all__ = [
     "check_args",
     "check_offsets",
     "check_value",
+    "plain_lists",
     "show",
     "to_json",
 ]
@@ -52,6 +54,19 @@ def check_args(args: object, *, strict: StrictArgs = "raise") -> list[Any]:
             raise InvalidJob("PUSH-5", "args", str(error)) from None
     check_value(values, "args", depth=2)
     return values
+
+
+def plain_lists(many: Sequence[Any]) -> Sequence[Any] | None:
+    """Return the arguments of many jobs as `check_args` does; None if it must look at each.
+
+    It must for any value that it refuses, converts or warns about.
+    """
+    kinds = set(map(type, many))
+    if not kinds <= {list, tuple}:
+        return None
+    if not _sound([*chain.from_iterable(many)], 2):
+        return None
+    return many if tuple not in kinds else [*map(list, many)]
 
 
 def check_value(value: object, path: str, *, depth: int) -> None:

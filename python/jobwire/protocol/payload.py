@@ -14,7 +14,8 @@ from jobwire.protocol.progress import JobProgress
 
 __all__ = ["VERSION", "Job", "LazyJob", "can_append", "decode", "edit", "encode"]
 
-encode = msgspec.json.Encoder().encode
+_encoder = msgspec.json.Encoder()
+encode, encode_lines = _encoder.encode, _encoder.encode_lines
 """Encode as compact JSON, as Ruby does: raw UTF-8, no white space, few escapes. [PAY-2]
 
 The escapes are `\\" \\\\ \\b \\f \\n \\r \\t`, and `\\u001f` for other control characters.

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from jobwire.errors import InvalidJob
-from jobwire.protocol.arguments import StrictArgs, check_args
+from jobwire.protocol.arguments import StrictArgs, check_args, plain_lists
 from jobwire.protocol.normalize import JobFields, ReadyPayload, finalize
-from jobwire.protocol.payload import encode
+from jobwire.protocol.payload import encode, encode_lines
 from jobwire.protocol.times import Generation, epoch, stamp
 from jobwire.protocol.unique import By, Lock, key_of
 
@@ -99,6 +99,35 @@ class Template:
         text = b"".join((self._head, written, middle, jid.encode(), tail))
         moment = None if at is None else epoch(at)
         return ReadyPayload(jid, self.queue, moment, text, lock, self._plain)
+
+    def jobs(
+        self,
+        many: Sequence[Sequence[Any]],
+        jids: Sequence[str],
+        moments: Sequence[float | None],
+        tail: bytes,
+    ) -> list[ReadyPayload] | None:
+        """Return many jobs as `job` does, quicker; None if it must look at each of them."""
+        plain = None if self._lock is not None else plain_lists(many)
+        if plain is None:
+            return None
+        try:
+            # No line break is in any text, since JSON escapes those of strings. [PAY-1]
+            texts = encode_lines(plain).split(b"\n")[:-1]
+        except ValueError:
+            return None
+        head, middle, queue, known = self._head, self._middle, self.queue, self._plain
+        return [
+            ReadyPayload(
+                jid,
+                queue,
+                None if at is None else epoch(at),
+                b"".join((head, written, middle, jid.encode(), tail)),
+                None,
+                known,
+            )
+            for written, jid, at in zip(texts, jids, moments, strict=True)
+        ]
 
 
 def _until(fields: JobFields, last: str) -> list[str]:

@@ -16,6 +16,7 @@ import pytest
 
 from harness.servers import Server
 from jobwire import App, InvalidJob, RedisRefused
+from jobwire.application import producer
 from jobwire.application.producer import ARGS_AT_ONCE, PART_S, Producer
 from jobwire.connection import resources
 from jobwire.connection.sync import SyncRedis
@@ -260,18 +261,23 @@ class Work:
         return [after - before for before, after in pairwise(self.seen)]
 
 
-def test_payloads_are_made_in_parts(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("bytes_at_once", "together"), [(1, 1), (65_536, ARGS_AT_ONCE)])
+def test_payloads_are_made_in_parts(
+    server: Server, monkeypatch: pytest.MonkeyPatch, bytes_at_once: int, together: int
+) -> None:
+    """Small jobs are made a hundred at a time, large ones one by one."""
     work = Work()
-    make = Template.job
+    make = Template.jobs
 
-    def count(template: Template, *args: Any, **kwargs: Any) -> ReadyPayload:
-        work.done += 1
-        return make(template, *args, **kwargs)
+    def count(template: Template, many: Any, *args: Any) -> list[ReadyPayload] | None:
+        work.done += len(many)
+        return make(template, many, *args)
 
-    monkeypatch.setattr(Template, "job", count)
+    monkeypatch.setattr(Template, "jobs", count)
+    monkeypatch.setattr(producer, "BYTES_AT_ONCE", bytes_at_once)
     work.done = 1  # the first job becomes the template
     parts = work.run(server, App(generation=8), [[number] for number in range(JOBS)])
-    assert max(parts) <= JOBS_PER_PART
+    assert max(parts) <= JOBS_PER_PART * together
 
 
 def test_middleware_runs_in_parts(server: Server) -> None:

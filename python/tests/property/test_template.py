@@ -93,8 +93,10 @@ def test_a_template_makes_the_same_bytes(
         generation=generation,
         by=wish.by if isinstance(wish, Unique) else None,
     )
-    quick = template.job(args, JID, template.tail(now), at=at, strict="raise")
-    assert quick == slow
+    tail = template.tail(now)
+    assert template.job(args, JID, tail, at=at, strict="raise") == slow
+    together = template.jobs([args, tuple(args)], [JID, JID], [at, at], tail)
+    assert together == (None if slow.lock else [slow, slow])
 
 
 def producer(now: list[float], *, generation: Generation = 8) -> Producer:

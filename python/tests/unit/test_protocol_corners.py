@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -76,6 +77,13 @@ def test_a_number_that_cannot_be_written_is_refused() -> None:
     template = Template(build("A", [], {}, now=1.0, jid="j", generation=8), now=1.0, generation=8)
     with pytest.raises(InvalidJob, match="cannot be written"):
         template.job([10**5000], "j", template.tail(1.0), at=None, strict="raise")
+
+
+@pytest.mark.parametrize("args", [[10**5000], "text", [math.nan], [(1,)], [Path("a")]])
+def test_a_job_that_needs_a_closer_look_stops_making_many_at_once(args: Any) -> None:
+    """PUSH-5, PUSH-12: `job` then refuses or converts it, and names its place."""
+    template = Template(build("A", [], {}, now=1.0, jid="j", generation=8), now=1.0, generation=8)
+    assert template.jobs([[1], args], ["a", "b"], [None, None], template.tail(1.0)) is None
 
 
 def test_a_state_is_read_from_either_form_of_hgetall() -> None:
