@@ -231,9 +231,9 @@ func backtrace(job payload.Object, lines []string) (stored string, asked bool) {
 		}
 		keep = len(lines)
 	case payload.Number:
-		wanted := value.Float()
+		wanted := math.Trunc(value.Float())
 		if wanted < 0 {
-			wanted = math.Trunc(wanted) + float64(len(lines))
+			wanted += float64(len(lines))
 		}
 		keep = int(min(max(wanted, 0), float64(len(lines))))
 	}
