@@ -46,7 +46,19 @@ _TORN = re.compile(r"member \S+ of (schedule|retry|dead): expected a JSON object
 _IN_SET = re.compile(
     r'of (schedule|retry|dead)\b|place of job \S+: expected "(schedule|retry|dead)"'
 )
-_UNIT = re.compile(r"expected (?:an integer|a float), seen -?\d|seen \d{12}")
+_UNIT = re.compile(
+    r"expected (?:an integer|a float), seen -?\d|seen \d{12}|like \d{13}, seen \d{10}\b"
+)
+_DOUBLE = re.compile(
+    r"expected (?:exactly )?-?\d{16,}, seen -?\d[\d.]*e\+?\d|seen \S+: -?\d[\d.]*e\+\d+: a float"
+)
+_NULL = re.compile(r"'\w+' of member \S+ of queue:.*: expected null, seen nothing$")
+_UNREGISTERED = re.compile(r"members of queues: expected \d+, seen 0$")
+_DIRECT = {
+    "PUSH-1": re.compile(r"(?:'.*' of )?member \d+ of queue:"),
+    "FETCH-1": re.compile(r"jobs in the order|percentage of|members of queue:.* seen [1-9]"),
+}
+"""Requirement to the failures of cases that follow if the judge of traffic sees it broken."""
 _TOGETHER = {key: {key, "MET-7", "MET-9", "MET-11"} for key in ("MET-1", "MET-4")} | {
     "PAY-9": {"PAY-9", "BULK-2"}
 }
@@ -56,6 +68,7 @@ _PARTS = {
     **{"PUSH-14": "BULK-17", "FETCH-7": "FETCH-10"},
 }
 """Requirement about one step to a more general one, which fails with it."""
+_AS_DOUBLES = "integers that became doubles"
 _TELLING = 6  # characters of a value that two failures hardly share by chance
 _MILLISECONDS = 1e11  # the least number that is no longer one of seconds [GEN-3]
 
@@ -65,22 +78,26 @@ def causes(checks: Sequence[Mapping[str, Any]]) -> dict[int, str]:
 
     Failures belong together if they share a subject (`_subjects`), such as one observation of a
     case, one field of payloads, times in the form of another generation, one queue with a rare
-    name, jobs in one place instead of another, a set with a member that is not a payload, or the
-    same pair of an expected and a seen value. Of these, the cause is the requirement that names
-    their keys or asks for whole payloads, then one about units that saw another unit, then one
-    about a single step whose general one fails there alone, then one that the judge of traffic
-    names, then one that misses a queue, then the one that fails in most cases, of these or of the
-    run, then the one that failed first. Its own checks have no cause. A recommendation that is not
-    met follows from an obligation that fails in its case.
+    name, jobs in one place instead of another, a set with a member that is not a payload, integers
+    that became doubles, or the same pair of an expected and a seen value. A command that is wrong
+    by the judge of traffic explains failures of cases that read its result (`_DIRECT`). Of these,
+    the cause is the requirement that names their keys, asks for whole payloads, or is broken
+    directly, then one about units that saw another unit, then one about a single step whose general
+    one fails there alone, then one that the judge of traffic names, then one that misses a queue,
+    then the one that fails in most cases, of these or of the run, then the one that failed first.
+    Its own checks have no cause. A recommendation that is not met follows from an obligation that
+    fails in its case.
 
     Args:
         checks: The checks of a run, as in results.json.
     """
     torn = {set_[1] for check in checks if (set_ := _TORN.match(_message(check)))}
+    direct = {check["requirement"] for check in checks if _is_seen_directly(check)}
     groups: list[tuple[set[str], list[int]]] = []  # subjects, and indexes of checks
     for index, check in enumerate(checks):
         if check["status"] in FAILURES and "blocked_by" not in check:
-            subjects, members = {*_subjects(check), *_torn(check, torn)}, [index]
+            subjects = {*_subjects(check), *_torn(check, torn), *_results(check, direct)}
+            members = [index]
             for group in [group for group in groups if group[0] & subjects]:
                 groups.remove(group)
                 subjects |= group[0]
@@ -89,7 +106,7 @@ def causes(checks: Sequence[Mapping[str, Any]]) -> dict[int, str]:
     found: dict[int, str] = {}
     everywhere = _cases(check for check in checks if check["status"] in FAILURES)
     alone = _alone(checks)
-    for _, members in groups:
+    for subjects, members in groups:
         cases = _cases(checks[index] for index in members)
         misses = {checks[i]["requirement"] for i in members if _EMPTY.match(_message(checks[i]))}
         units = {checks[i]["requirement"] for i in members if _UNIT.search(_message(checks[i]))}
@@ -97,6 +114,7 @@ def causes(checks: Sequence[Mapping[str, Any]]) -> dict[int, str]:
             cases,
             key=lambda id_: (
                 _TOGETHER.get(id_, {""}) <= cases.keys() or (id_ == "KEY-3" and bool(torn)),
+                id_ in direct or (id_ == "PAY-5" and _AS_DOUBLES in subjects),
                 id_ == "MET-1" and all(_message(checks[i]).startswith(_TENS) for i in members),
                 id_.startswith("GEN-") and id_ in units,
                 id_ in alone,
@@ -173,6 +191,12 @@ def _subjects(check: Mapping[str, Any]) -> Iterator[str]:
         number = _NUMBER.search(message)
         if number and (float(number[1]) >= _MILLISECONDS) == (number[2] is not None):
             yield "form of times"
+    if _DOUBLE.search(message):
+        yield _AS_DOUBLES
+    if _NULL.match(message):
+        yield "nulls that are missing"
+    if _UNREGISTERED.match(message):
+        yield "queues that are not registered"
     if clock := _CLOCK.search(message):
         yield f"clock {clock[1]}"
     if field is not None and field[1] != "args":
@@ -213,6 +237,19 @@ def _torn(check: Mapping[str, Any], torn: Set[str]) -> Iterator[str]:
     """Yield the set that a check looks at, if a member of it is not a payload. [KEY-3]"""
     if (found := _IN_SET.search(_message(check))) and {found[1], found[2]} & torn:
         yield f"whole members of {found[1] or found[2]}"
+
+
+def _is_seen_directly(check: Mapping[str, Any]) -> bool:
+    return (
+        check["case"] == TRAFFIC and check["status"] in FAILURES and check["requirement"] in _DIRECT
+    )
+
+
+def _results(check: Mapping[str, Any], direct: Set[str]) -> Iterator[str]:
+    """Yield the requirements that are broken directly and explain this failure."""
+    for id_ in direct:
+        if check["requirement"] == id_ or _DIRECT[id_].match(_message(check)):
+            yield f"broken {id_}"
 
 
 def _place(check: Mapping[str, Any]) -> str:

@@ -333,6 +333,39 @@ def test_a_wrong_name_of_keys_is_the_cause_of_metrics_that_are_not_found() -> No
     assert causes(tens) == dict.fromkeys(range(3), "MET-1")
 
 
+def test_what_traffic_shows_is_the_cause_of_what_is_found_elsewhere() -> None:
+    """[PUSH-1] [FETCH-1] The cases read the head of a queue, and the order of jobs."""
+    checks = [
+        failed("PAY-6", "a", "'args' of member 0 of queue:default: expected [1.0], seen [2]"),
+        failed("PAY-25", "b", "member 0 of queue:default: expected a whole float, seen {}"),
+        failed("PUSH-1", "traffic", "in case c: expected LPUSH, seen insertion at the tail"),
+        failed("FETCH-2", "d", 'jobs in the order in which they began: expected ["1"], seen ["2"]'),
+        failed("FETCH-12", "e", "members of queue:default: expected 5, seen 200"),
+        failed("FETCH-1", "traffic", "in case f: expected the tail, seen BLPOP, from the head"),
+    ]
+    assert causes(checks) == {0: "PUSH-1", 1: "PUSH-1", 3: "FETCH-1", 4: "FETCH-1"}
+    assert causes([*checks[:2], *checks[3:5]]) == {}
+
+
+def test_a_value_that_another_form_explains_has_one_cause() -> None:
+    """[GEN-2] [PAY-5] [PUSH-13]"""
+    field = "'{}' of member 0 of queue:q: expected {}, seen {}"
+    now = "a time within 2 s of now, like 1796098168416"
+    checks = [
+        failed("PUSH-3", "a", field.format("enqueued_at", now, 1796098168)),
+        failed("PUSH-3", "b", field.format("enqueued_at", now, 1796098168)),
+        failed("GEN-2", "c", field.format("created_at", now, 1796098168)),
+        failed("PAY-5", "d", field.format("args[0]", 10**21, "1e+21")),
+        failed("PUSH-11", "e", field.format("created_at", f"exactly {10**21}", "1e+21")),
+        failed("GEN-2", "traffic", "in case e: expected 1, seen $.created_at: 1e+21: a float"),
+        failed("PAY-0", "f", field.format("x", "null", "nothing")),
+        failed("PUSH-13", "g", field.format("tags", "null", "nothing")),
+        failed("PUSH-13", "h", field.format("retry_queue", "null", "nothing")),
+    ]
+    assert causes(checks[:3]) == {0: "GEN-2", 1: "GEN-2"}
+    assert causes(checks[3:]) == {1: "PAY-5", 2: "PAY-5", 3: "PUSH-13"}
+
+
 def test_failures_that_follow_from_another_are_marked() -> None:
     made = results("client/core", status="fail")
     made["checks"][1]["follows"] = made["checks"][0]["requirement"]
