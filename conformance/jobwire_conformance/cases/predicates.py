@@ -28,7 +28,7 @@ SUBJECTS = {
     "order": "jobs in queue {} from its head",
     "performed": "number of runs of job {} that succeeded",
     "place": "place of job {}",
-    "share": "percentage of jobs by process, prefix and number of first jobs ({})",
+    "share": "percentage of the jobs {jids}* among the first {of} of {worker}",
     "started": "jobs in the order in which they began",
     "stat": "counter stat:{}",
     "struck": "number of replies held back from {}",
@@ -62,7 +62,10 @@ class Predicate:
     @property
     def subject(self) -> str:
         """Its subject, in plain words."""
-        return SUBJECTS[self.function].format(self._argument)
+        template = SUBJECTS[self.function]
+        if isinstance(self.of, Mapping):
+            return template.format_map(self.of)
+        return template.format(self._argument)
 
     @property
     def expected(self) -> str:

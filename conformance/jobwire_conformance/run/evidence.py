@@ -65,8 +65,13 @@ def _near(
     if processes:
         near += [line for line in calls if line[0] in processes]
     elif jids:
-        near += [line for line in calls if any(j in w for j in jids if j for w in line[1].words)]
+        near += [line for line in calls if any(_names(line[1], jid) for jid in jids if jid)]
     return near or calls
+
+
+def _names(call: Call, jid: bytes) -> bool:
+    """Return whether a job was written or found by a command."""
+    return any(jid in word for word in (*call.words, call.reply or b""))
 
 
 def _without_polls(calls: Sequence[tuple[str, Call]]) -> list[tuple[str, Call]]:

@@ -406,6 +406,8 @@ class Play:
                 f"no verdict: {self._restless}, with {self._overload}; run the case again ({miss})"
             )
             return CheckResult(requirement, False, blocked_by=why, by="harness")
+        if miss.hint:
+            message += f"\n({miss.hint})"
         if self._restless is not None:
             message += f"\n(the processes did not come to rest: {self._restless})"
         return CheckResult(

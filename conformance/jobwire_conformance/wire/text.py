@@ -71,4 +71,6 @@ def _value(value: object) -> str:
 
 def _escape(character: str) -> str:
     number = ord(character)
+    if 0xDC80 <= number <= 0xDCFF:  # Python's stand-in for a byte that is not UTF-8
+        number -= 0xDC00
     return f"\\x{number:02x}" if number < 256 else f"\\u{number:04x}"

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from jobwire_conformance.cases.predicates import named, predicates
+from jobwire_conformance.cases.predicates import Predicate, named, predicates
 from jobwire_conformance.cases.values import ABSENT
 from jobwire_conformance.errors import Unbound
 from jobwire_conformance.run import evidence
@@ -59,7 +59,19 @@ def _that(context: Context, step: Mapping[str, Any]) -> None:
         holds, seen = context.state.holds(each)
         if not holds:
             wanted = named(each, context.state.named)
-            raise Miss(wanted.subject, wanted.expected, seen)
+            raise Miss(wanted.subject, wanted.expected, seen, hint=_unrun(context, wanted, seen))
+
+
+def _unrun(context: Context, wanted: Predicate, seen: str) -> str:
+    """Return what it means that no run of a job was seen; empty if one was."""
+    if wanted.function not in ("began", "performed") or seen != "0":
+        return ""
+    if not context.state.number("began", wanted.of):
+        return (
+            "no report says that this job began. If it was fetched, look whether its class is "
+            "registered, and whether it reports to jw:RUN:ev at JOBWIRE_CONTROL_URL"
+        )
+    return 'the job began, but no report says that it ended with "ok":true'
 
 
 _PARTS: Mapping[str, Callable[..., None]] = {

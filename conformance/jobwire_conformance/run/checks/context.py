@@ -65,18 +65,26 @@ class Miss(Exception):
         expected: The expected value; plain words if it is a `str`.
         seen: The seen value; plain words if it is a `str`.
         final: True if no later command can make the value match.
+        hint: The meaning of the seen value, and things to look at.
 
     Attributes:
         whole: Name and text of the value in which the difference is.
     """
 
     def __init__(
-        self, subject: str, expected: object, seen: object, *, final: bool = False
+        self,
+        subject: str,
+        expected: object,
+        seen: object,
+        *,
+        final: bool = False,
+        hint: str = "",
     ) -> None:
         super().__init__(f"{subject}: expected {show(expected)}, seen {show(seen)}")
         self.expected = as_data(expected)
         self.seen = as_data(seen)
         self.final = final
+        self.hint = hint
         self.whole = subject, show(seen)
 
 
