@@ -143,11 +143,14 @@ class SandboxWorker:
             AdapterFault: Neither comes in time.
         """
         deadline = time.monotonic() + self._settings.timeout
+        remedy = "connect to JOBWIRE_REDIS_URL and fetch from the queues in JOBWIRE_QUEUES"
         while not self.fetches() and not self.events() and self.idle_expected:
             if (status := self.group.status) is not None:
                 if any(keys_of(call.words) for call in self.proxy.snapshot()):
                     return
                 problem = f"it ended with exit status {status} before its first fetch"
+                if status != 0:
+                    remedy = "the program failed; see its output"
             elif time.monotonic() > deadline:
                 problem = (
                     f"it did not fetch from {', '.join(self.queues)} within "
@@ -157,8 +160,7 @@ class SandboxWorker:
                 time.sleep(0.01)
                 continue
             raise AdapterFault(
-                f"the worker of the implementation is at fault: {problem}.\n  Remedy: connect to "
-                "JOBWIRE_REDIS_URL and fetch from the queues in JOBWIRE_QUEUES.\n"
+                f"the worker of the implementation is at fault: {problem}.\n  Remedy: {remedy}.\n"
                 f"  Its output:\n{self.group.excerpt()}"
             )
 

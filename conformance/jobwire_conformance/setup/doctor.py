@@ -19,6 +19,7 @@ from jobwire_conformance.sandbox.processes import wait_for
 from jobwire_conformance.sandbox.reaper import Reaper
 from jobwire_conformance.sandbox.sandbox import DEFAULTS, Sandbox
 from jobwire_conformance.sandbox.worker import SandboxWorker
+from jobwire_conformance.wire.call import Call
 
 __all__ = ["DoctorItem", "diagnose"]
 
@@ -28,6 +29,12 @@ _OPERATIONS = {
     "inspector/read": "inspect",
     "inspector/write": "act",
 }
+_ALSO_NEEDED = {
+    "JobwireFlaky": ("worker/retry", "scheduler/core", "inspector/write"),
+    "JobwireSpawn": ("worker/retry", "worker/cancelling", "worker/gitlab"),
+}
+"""Standard jobs that few claims need, and these claims."""
+_CONNECT = "connect to JOBWIRE_REDIS_URL, or to redis_url of hello"
 _SLOW = 1.0  # seconds; a slower answer gets a note
 _TALKATIVE = 1 << 20  # bytes; a larger log gets a note
 _LATE = 5.0  # seconds of tolerance
@@ -202,7 +209,7 @@ class _Driver(_Examination):
                 "bad",
                 f"the answer was {answer['outcome']}"
                 + (f": {answer['message']}" if answer.get("message") else ""),
-                "fill in `push`; the end of the driver's standard error:\n"
+                f"{self._pushing(answer)}; the end of the driver's standard error:\n"
                 + "\n".join(_tail(self._sandbox.driver.log.text())),
             )
             return
@@ -214,7 +221,7 @@ class _Driver(_Examination):
                 "driver uses JOBWIRE_REDIS_URL",
                 "bad",
                 "no command reached that Redis",
-                "connect to JOBWIRE_REDIS_URL, or to redis_url of hello",
+                _CONNECT,
             )
         self._begins("driver: a long line")
         # Not timed, because a slow answer to so long a line does not matter.
@@ -223,6 +230,14 @@ class _Driver(_Examination):
         )
         yield DoctorItem("driver keeps to one line for each request", "ok", "also of 300 kB")
         self._sandbox.link.call("FLUSHDB")
+
+    def _pushing(self, answer: Outcome) -> str:
+        """Return the remedy for a push that did not succeed."""
+        if answer["outcome"] == "unsupported":
+            return "fill in `push`"
+        if self._sandbox.driver_proxy.snapshot():
+            return "repair `push`, whose commands reached Redis"
+        return f"no command reached Redis: {_CONNECT}"
 
     def _unsupported(self, has: frozenset[str]) -> DoctorItem:
         what = "driver names unsupported operations"
@@ -279,6 +294,11 @@ _ABSENT: Mapping[str, Mapping[str, Any]] = {
 def _tail(text: str) -> list[str]:
     """Return the last lines of a log, indented."""
     return [f"    {line[:300]}" for line in text.splitlines()[-5:]] or ["    (nothing)"]
+
+
+def _is_report(call: Call) -> bool:
+    """Return whether a command writes a report of a job, wherever."""
+    return call.name == b"RPUSH" and any(b'"ev"' in word for word in call.words[2:])
 
 
 def _ignored(pid: int) -> DoctorItem | None:
@@ -349,7 +369,6 @@ class _Worker(_Examination):
             ("JobwireFlaky", [0], True, "INCR jw:RUN:n:JID; fail while the count is not above n"),
             ("JobwireSpawn", [small], True, "push the job in args[0] with your client"),
         )
-        only = "worker/core" if "worker/core" in self._sandbox.config.claims else None
         for name, args, ok, advice in tries:
             self._begins(f"worker: {name}")
             jid = self._push(name, args)
@@ -357,11 +376,15 @@ class _Worker(_Examination):
             ends = [event for event in events if event.kind == "end"]
             begun = [event for event in events if event.kind == "begin"]
             seen = f"reported {', '.join(e.kind for e in events) or 'nothing'}"
+            if name == "JobwireEcho":
+                self._report_place(worker)
             if not ends or not begun or ends[0].ok is not ok:
-                state: Literal["note", "bad"] = (
-                    "bad" if name == "JobwireEcho" or only is None else "note"
-                )
-                yield DoctorItem(f"worker runs {name}", state, seen, advice)
+                needed = _ALSO_NEEDED.get(name, self._sandbox.config.claims)
+                if {*needed} & {*self._sandbox.config.claims}:
+                    yield DoctorItem(f"worker runs {name}", "bad", seen, advice)
+                else:
+                    why = "no claim in conformance.toml needs it"
+                    yield DoctorItem(f"worker runs {name}", "left out", f"{seen}; {why}")
             elif name != "JobwireSpawn" and begun[0].args != args:
                 reported = json.dumps(begun[0].args, ensure_ascii=False)
                 yield DoctorItem(
@@ -372,6 +395,26 @@ class _Worker(_Examination):
                 )
             else:
                 yield DoctorItem(f"worker runs {name}", "ok")
+
+    def _report_place(self, worker: SandboxWorker) -> None:
+        """Raise AdapterFault if reports come to another key or another Redis than they should."""
+        right = f"jw:{self._sandbox.run}:ev"
+        lost = [call for call in worker.proxy.snapshot() if _is_report(call)]
+        places = {
+            call.words[1].decode("utf-8", "replace")
+            for call in worker.reports.snapshot()
+            if _is_report(call)
+        }
+        if lost:
+            problem = "its jobs report to JOBWIRE_REDIS_URL"
+            remedy = "send the reports to the other Redis, JOBWIRE_CONTROL_URL"
+        elif wrong := places - {right}:
+            problem = f"its jobs report to the key {', '.join(sorted(wrong))}"
+            remedy = f"RPUSH to jw:RUN:ev, where RUN is the value of JOBWIRE_RUN; here {right}"
+        else:
+            return
+        fault = "the worker of the implementation is at fault"
+        raise AdapterFault(f"{fault}: {problem}.\n  Remedy: {remedy}")
 
     def _concurrency(self, worker: SandboxWorker) -> Iterator[DoctorItem]:
         self._begins("worker: JobwireGate")

@@ -353,6 +353,33 @@ def test_an_adapter_that_is_not_filled_in_hears_what_to_do(tmp_path: Path) -> No
     assert "-    worker: no claim in conformance.toml needs it" in said.out
 
 
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (
+            "os.environ['JOBWIRE_CONTROL_URL'] = os.environ['JOBWIRE_REDIS_URL']",
+            "its jobs report to JOBWIRE_REDIS_URL",
+        ),
+        ("os.environ['JOBWIRE_RUN'] = 'x'", "its jobs report to the key jw:x:ev"),
+        ("sys.exit(255)", "remedy: the program failed; see its output"),
+    ],
+)
+def test_a_worker_whose_reports_get_lost_is_told_so(change: str, says: str, tmp_path: Path) -> None:
+    program = ROOT / "conformance" / "drivers" / "python" / "worker.py"
+    start = f"os.execv(sys.executable, [sys.executable, {str(program)!r}])"
+    worker = f"import os, sys\n{change}\n{start}\n"
+    path = adapter(tmp_path, GOOD, worker, claims=("worker/core",), timeout=30)
+    said = run("doctor", path, "--patience", "3")
+    assert (said.status, says in said.out) == (3, True), said.out
+
+
+def test_a_driver_that_cannot_connect_is_told_so(tmp_path: Path) -> None:
+    refused = "error={'kind': 'unknown', 'message': 'connection refused'}"
+    pushes = GOOD.replace("unsupported=True", refused)
+    said = run("doctor", adapter(tmp_path, pushes, claims=("client/core",)))
+    assert "remedy: no command reached Redis: connect to JOBWIRE_REDIS_URL" in said.out, said.out
+
+
 def test_a_driver_at_another_redis_is_told_so(tmp_path: Path) -> None:
     pushed = "**({'ok': {'jid': '0' * 24}} if op == 'push' else {'unsupported': True})"
     pushes = GOOD.replace("unsupported=True", pushed)
