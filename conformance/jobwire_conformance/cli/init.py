@@ -9,7 +9,7 @@ import click
 
 from jobwire_conformance.data import CLAIMS, DEFAULT_GENERATION, GENERATIONS
 from jobwire_conformance.errors import Usage
-from jobwire_conformance.setup.init import LANGUAGES, AdapterPlan, guess, write
+from jobwire_conformance.setup.init import LANGUAGES, AdapterPlan, guess, kit_of, write
 
 __all__ = ["init"]
 
@@ -18,7 +18,10 @@ __all__ = ["init"]
 @click.argument(
     "directory", default=".", type=click.Path(path_type=Path, file_okay=False), metavar="[DIR]"
 )
-@click.option("--language", type=click.Choice([*LANGUAGES]), help="Language of the adapter.")
+@click.option(
+    "--language",
+    help=f"Language of the adapter, of which {', '.join(LANGUAGES)} have skeletons.",
+)
 @click.option("--name", help="Name of the implementation. [default: the directory's]")
 @click.option(
     "--claim",
@@ -51,7 +54,7 @@ def init(
         if asking:
             name = click.prompt("Name of the implementation", default=name)
     if language is None and asking:
-        language = click.prompt("Language", type=click.Choice([*LANGUAGES]), default=guessed)
+        language = click.prompt(f"Language ({', '.join(LANGUAGES)})", default=guessed)
     language = language or guessed
     if language is None:
         raise Usage(f"name the language with --language: {', '.join(LANGUAGES)}")
@@ -67,7 +70,12 @@ def init(
     written = write(plan)
     for path in written:
         click.echo(f"wrote {path}")
-    kit = LANGUAGES[language]
+    kit = kit_of(language)
+    if language not in LANGUAGES:
+        click.echo(
+            f"there is no skeleton for {language}, so write both programs by the list of variables "
+            f"and contracts; skeletons: {', '.join(LANGUAGES)}"
+        )
     steps = []
     if any(claim.startswith(("client/", "inspector/")) for claim in claims):
         steps.append(kit.step("driver"))

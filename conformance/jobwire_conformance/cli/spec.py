@@ -52,8 +52,9 @@ def spec(ctx: click.Context, as_json: bool) -> None:
     """Read the specification: all of it, or single requirements.
 
     `jobwire spec` shows SPEC.md and its parts, page by page on a terminal. `jobwire spec RETRY-4`
-    prints one requirement with its reason and all its citations: code, schemas, scripts, fixtures
-    and tests. `jobwire spec claim client/core` prints the rules of a claim.
+    prints one requirement with its reason and, in a checkout, all its citations: code, schemas,
+    scripts, fixtures and tests; elsewhere --json lists them. `jobwire spec claim client/core`
+    prints the rules of a claim.
 
     The commands below are for authors of the specification. Exit status: 0 done; 1 faults found;
     2 wrong usage, or an unknown id.
@@ -447,6 +448,10 @@ def _print(requirement: Requirement, document: Document, kinds: Mapping[str, lis
         click.echo(_drawn(text), nl=False)
     else:
         click.echo(text)
+    if kinds and data.checkout() is None:  # the places are not here
+        cited = ", ".join(f"{len(places)} {kind}" for kind, places in kinds.items())
+        click.echo(f"\ncited in the repository of jobwire: {cited}; --json lists the places")
+        return
     if kinds:
         click.echo()
     for kind, places in kinds.items():

@@ -10,7 +10,7 @@ from pathlib import Path
 from jobwire_conformance.data import CLAIMS, complete
 from jobwire_conformance.errors import Usage
 
-__all__ = ["LANGUAGES", "AdapterPlan", "Kit", "guess", "write"]
+__all__ = ["LANGUAGES", "AdapterPlan", "Kit", "guess", "kit_of", "write"]
 
 _SKELETONS = Path(__file__).resolve().parent / "skeletons"
 _BIN = "jobwire-adapter/bin/"
@@ -106,7 +106,7 @@ LANGUAGES: Mapping[str, Kit] = {
         ["./jobwire-adapter/worker"],
     ),
 }
-"""The kits by language."""
+"""The kits by language. `other` is for all that are not here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +118,11 @@ class AdapterPlan:
     language: str
     claims: Sequence[str]
     generation: str
+
+
+def kit_of(language: str) -> Kit:
+    """Return the kit of a language, which may be any."""
+    return LANGUAGES.get(language, LANGUAGES["other"])
 
 
 def guess(directory: Path) -> str | None:
@@ -134,10 +139,11 @@ def write(plan: AdapterPlan) -> list[Path]:
     Raises:
         Usage: A file exists or cannot be written.
     """
-    kit = LANGUAGES[plan.language]
+    kit = kit_of(plan.language)
+    directory = _SKELETONS / (plan.language if plan.language in LANGUAGES else "other")
     texts = {"conformance.toml": _settings(plan, kit)}
     for source, target in kit.files.items():
-        texts[target] = (_SKELETONS / plan.language / source).read_text("utf-8")
+        texts[target] = (directory / source).read_text("utf-8")
     existing = [name for name in texts if (plan.directory / name).exists()]
     if existing:
         raise Usage(

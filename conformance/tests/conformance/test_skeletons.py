@@ -208,10 +208,13 @@ def test_the_language_is_guessed_or_asked_for(tmp_path: Path) -> None:
 
 
 @pytest.mark.process
-def test_for_another_language_there_are_the_contracts(tmp_path: Path) -> None:
+@pytest.mark.parametrize("language", ["other", "cobol"])
+def test_for_another_language_there_are_the_contracts(language: str, tmp_path: Path) -> None:
     """A list of all variables and standard jobs, and commands to correct."""
-    done = run("init", tmp_path, "--language", "other", "--claim", "client/core")
+    done = run("init", tmp_path, "--language", language, "--claim", "client/core")
     assert (done.status, done.err) == (0, "")
+    assert ("there is no skeleton for cobol" in done.out) == (language == "cobol")
+    assert config.load(tmp_path).language == language
     assert "write the driver, as jobwire-adapter/README.md says" in done.out
     settings = config.load(tmp_path)
     assert settings.driver is not None
@@ -237,9 +240,7 @@ def test_the_projects_of_csharp_are_xml(tmp_path: Path) -> None:
 
 
 @pytest.mark.process
-@pytest.mark.parametrize(
-    "arguments", [["--language", "cobol"], ["--claim", "client/cor"], ["--generation", "9"]]
-)
+@pytest.mark.parametrize("arguments", [["--claim", "client/cor"], ["--generation", "9"]])
 def test_wrong_usage_writes_nothing(arguments: list[str], tmp_path: Path) -> None:
     assert run("init", tmp_path, *arguments).status == 64
     assert not [*tmp_path.iterdir()]
