@@ -35,6 +35,7 @@ class FleetGeneration:
         self._setting = setting
         self._writer = writer
         self._detected: tuple[Generation, float] | None = None
+        self._read: set[bytes] = set()  # processes that are not old; each change is atomic
 
     def known(self, now: float) -> Generation | None:
         """Return the generation if Redis need not be asked for it."""
@@ -71,7 +72,7 @@ class FleetGeneration:
 
     def _detect(self) -> Op[Generation]:
         """Ask Redis."""
-        return (yield from detect_generation(self._writer.keys))
+        return (yield from detect_generation(self._writer.keys, self._read))
 
     def _unasked(self) -> Generation:
         """Return the last answer, or else 7, which is read rightly by all. [GEN-5]"""

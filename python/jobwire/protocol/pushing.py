@@ -315,27 +315,41 @@ def _bulk_time(when: When, now: float, field: str) -> float:
     return times.epoch(times.absolute(when, now=now, field=field), field=field)
 
 
-def detect_generation(keys: Keys) -> Op[Generation]:
-    """Return the generation to write, as the registered processes require. [GEN-5] [GEN-10]"""
-    identities: Sequence[bytes] = yield command("SMEMBERS", keys.processes)
-    if not identities:
+def detect_generation(keys: Keys, read: set[bytes] | None = None) -> Op[Generation]:
+    """Return the generation to write, as the registered processes require. [GEN-5] [GEN-10]
+
+    Args:
+        keys: Key names.
+        read: Processes whose `info` was read before and does not require generation 7. It never
+            changes, so they are not read again: in a fleet where each process asks, each would read
+            all others. Brought up to date.
+    """
+    read = set() if read is None else read
+    identities: set[bytes] = set((yield command("SMEMBERS", keys.processes)))
+    read &= identities
+    unread = sorted(identities - read)
+    if not unread:
         return 8
     infos: list[Any] = yield Batch(
         # A member that is not UTF-8 has no hash, so it does not count.
         [
             command("HGET", keys.process(identity.decode("utf-8", "replace")), "info")
-            for identity in sorted(identities)
+            for identity in unread
         ]
     )
-    return times.detect(_objects(infos))
+    generation: Generation = 8
+    for identity, info in zip(unread, map(_object, infos), strict=True):
+        if info is not None and times.detect([info]) == 8:
+            read.add(identity)
+        elif info is not None:
+            generation = 7
+    return generation
 
 
-def _objects(texts: Sequence[Any]) -> Iterator[dict[str, Any]]:
-    """Yield the texts that decode to an object; missing and damaged ones do not count."""
-    for text in texts:
-        try:
-            info = msgspec.json.decode(text) if isinstance(text, bytes) else None
-        except msgspec.DecodeError:
-            continue
-        if isinstance(info, dict):
-            yield info
+def _object(text: object) -> dict[str, Any] | None:
+    """Return the object of a text; None for a missing or damaged one, which does not count."""
+    try:
+        info = msgspec.json.decode(text) if isinstance(text, bytes) else None
+    except msgspec.DecodeError:
+        return None
+    return info if isinstance(info, dict) else None

@@ -431,6 +431,30 @@ def test_asking_many_processes_is_two_round_trips(server: Server, shell: SyncRed
         assert [line.name for line in heard()] == ["SMEMBERS"] + ["HGET"] * 50
 
 
+def test_a_process_that_is_not_old_is_read_once(server: Server, shell: SyncRedis) -> None:
+    """GEN-5: old, unknown and damaged processes are read again; the memory does not grow."""
+    plain, read = server.client(), set[bytes]()
+
+    def ask() -> int:
+        return int(shell.run(detect_generation(KEYS, read)))
+
+    for name, info in (("new", '{"version":"8.1.7"}'), ("bad", "{"), ("own", '{"version":"j 1"}')):
+        plain.sadd("n:processes", name)
+        plain.hset(f"n:{name}", "info", info)
+    assert ask() == 8
+    assert read == {b"new", b"own"}
+    plain.sadd("n:processes", "old")
+    plain.hset("n:old", "info", '{"version":"7.3.2"}')
+    with listening(server) as heard:
+        assert [ask(), ask()] == [7, 7]
+        hashes = [line.words[1] for line in heard() if line.name == "HGET"]
+        assert hashes == [b"n:bad", b"n:old"] * 2
+    plain.delete("n:old")  # killed, and not removed from the set yet
+    plain.srem("n:processes", "new", "bad")
+    assert ask() == 8
+    assert read == {b"own"}
+
+
 def test_the_generation_is_asked_for_once_a_minute(server: Server, shell: SyncRedis) -> None:
     """GEN-7: a fleet changes, so the answer expires, also if the clock is set back."""
     clock = [1_000.0]
