@@ -351,7 +351,8 @@ def test_the_answer_is_right_at_a_thousand_moments(server: Server) -> None:
             right = {
                 "queued": number not in begun and result.outcome == "cancelled",
                 "running": result.outcome == cancelled or kind.startswith("brief"),
-                "done": number in begun and result.outcome == "done",
+                # An iterable job may read the request before its first item.
+                "done": (number in begun or kind == "steps") and result.outcome == "done",
             }
             if not right.get(place):
                 wrong.append(f"{kind} {number}: {place}, {result.outcome}, {number in begun}")
