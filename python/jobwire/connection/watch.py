@@ -99,6 +99,10 @@ class Watch:
         except LOST as error:
             raise _connect.no_reply(self.url, error) from None
 
+    def wake(self) -> None:
+        """Have the wait of another thread end soon, as if a notice had come."""
+        self.noticed.add(b"")
+
     def tell(self, commands: Sequence[tuple[Arg, ...]]) -> None:
         """Send commands without waiting for their replies, which are ignored.
 
@@ -123,7 +127,7 @@ class Watch:
             key: The list.
             timeout: Seconds.
             unless: Commands that go before, in the same message. If one of them has a reply other
-                than nil, the result is the list of their replies and the connection is closed.
+                than nil or 0, the result is the list of their replies and the connection is closed.
 
         Raises:
             RedisRefused: The server refuses the command.
@@ -138,7 +142,7 @@ class Watch:
             while len(replies) < len(unless):
                 self._receive(set())
             _check(replies)
-            if any(reply is not None for reply in replies[: len(unless)]):
+            if any(replies[: len(unless)]):
                 self.close()  # it waits for the list
                 return replies[: len(unless)]
             while not self._stop.is_set():
@@ -293,6 +297,12 @@ class WatchGuest:
                 if left <= 0:
                     break
                 host.changed.wait(min(host.stop_check_interval, left))
+
+    def wake(self) -> None:
+        """See `Watch.wake`."""
+        with self._host.changed:
+            self.noticed.add(b"")
+            self._host.changed.notify_all()
 
     def close(self) -> None:
         """Get no more notices; the connection stays."""

@@ -359,3 +359,48 @@ def test_a_job_runs_at_its_time_by_default(server: Server, fetch: FetchMode) -> 
         sample.enqueue_at(due[1], 1)  # may come late, so that the order says nothing
         wait_until(lambda: len(early) == 2, 60)
     assert max(early.values()) <= 0
+
+
+def test_a_look_with_a_heartbeat_wakes_a_thread_that_missed_a_notice(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SCHED-11, X-CANCEL-3: and only then; a look is not repeated at once."""
+    client, redis, keys = server.client(), SyncRedis(server.url), Keys()
+    woken: list[str] = []
+    canceller = Canceller(redis, keys, lambda ids: None, DEFAULT_TIMINGS)
+    poller = Poller(
+        *(redis, keys),
+        interval=None,
+        precise=True,
+        generation=lambda: 8,
+        dead_limits=lambda: DeadSetLimits(time.time()),
+        beside=canceller.watch,
+    )
+    for thread in (canceller, poller):
+        redis.run(thread.look())  # it does not wait yet
+    assert "cmdstat_zrange" not in client.info("commandstats")
+    monkeypatch.setattr(canceller.watch, "wake", lambda: woken.append("canceller"))
+    monkeypatch.setattr(poller._watch, "wake", lambda: woken.append("poller"))
+    poller._awaited = time.time() + 60
+    changes: list[tuple[str, Any, list[str]]] = [
+        ("another", lambda: None, []),
+        (keys.cancelled, lambda: client.zadd(keys.cancelled, {"x": time.time()}), ["canceller"]),
+        (keys.schedule, lambda: client.zadd(keys.schedule, {"x": time.time() + 30}), ["poller"]),
+        (keys.retry, lambda: client.zadd(keys.retry, {"x": 1}), ["poller"]),
+        (keys.retry, lambda: client.set(keys.retry, "x"), []),
+        (keys.cancelled, lambda: client.set(keys.cancelled, "x"), []),
+    ]
+    for key, change, expected in changes:
+        change()
+        for _ in range(2):
+            woken.clear()
+            for thread in (canceller, poller):
+                thread._looked_at = -3_600.0
+                redis.run(thread.look())
+        assert woken == expected, key
+        refused = client.type(key) == b"string"
+        sent = client.info("commandstats")["cmdstat_zrange"]["calls"]
+        redis.run((canceller if key == keys.cancelled else poller).look())
+        assert refused == (client.info("commandstats")["cmdstat_zrange"]["calls"] > sent)
+        client.unlink(key)
+    redis.close()

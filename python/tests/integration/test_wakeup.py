@@ -14,6 +14,7 @@ import pytest
 
 from harness.servers import Server, wait_until
 from jobwire import App
+from jobwire.connection.sync import SyncRedis
 from jobwire.connection.watch import Watch
 from jobwire.errors import RedisRefused
 from jobwire.protocol.keys import Keys
@@ -109,7 +110,6 @@ def test_a_change_of_another_key_ends_it(any_server: Server, wakeup: Wakeup) -> 
         began = time.monotonic()
         wait(keys, TOO_LONG)  # ends at once: the key was not read since it is watched
         assert time.monotonic() - began < FAR_LONGER
-        wait(keys, 0.1)
         thread = threading.Thread(target=wait, args=(keys, TOO_LONG), daemon=True)
         before = asked(client)
         thread.start()
@@ -161,7 +161,7 @@ def test_it_ends_after_its_time_and_when_told_to(
     began = time.monotonic()
     wakeup.wait(["queue:a"], 0.1, noticed=nothing)
     assert 0.09 < time.monotonic() - began < FAR_LONGER
-    waiting = Waiting(wakeup, any_server, ["queue:a"], TOO_LONG)
+    waiting = Waiting(wakeup, any_server, ["queue:b"], TOO_LONG)
     stop.set()
     waiting.end()
 
@@ -464,7 +464,7 @@ def test_a_new_worker_takes_the_place_of_a_dead_guard(
 def test_a_wait_without_a_ring_is_followed_by_one_message(
     any_server: Server, stop: threading.Event
 ) -> None:
-    """REL-30: it claims a place and waits again; with a place it watches in its stead."""
+    """REL-30: it claims a place, looks for jobs and waits again; with a place it watches."""
     client = any_server.client()
     client.mset(dict.fromkeys(PLACE_KEYS, "another"))
     wakeup = Wakeup(any_server.url, stop, brisk())
@@ -474,7 +474,7 @@ def test_a_wait_without_a_ring_is_followed_by_one_message(
     wait(0.05)
     sent = messages(client)
     for _ in range(3):
-        assert wait(0.05)
+        assert not wait(0.05)
     assert messages(client) == sent + 3 + 1  # and the question itself
     client.unlink(*PLACE_KEYS)
     assert not wait(0.2)
@@ -482,12 +482,47 @@ def test_a_wait_without_a_ring_is_followed_by_one_message(
     sent = messages(client)
     for _ in range(3):
         assert not wait(0.05)
-    assert messages(client) == sent + 3 + 1
+    assert messages(client) == sent + 1  # notices still come
     client.lpush(RINGS, "-")
     client.lpush("queue:default", "x")
     assert wait(TOO_LONG)
     assert client.llen(RINGS) == 1  # the wait that it gave up took no ring
     wakeup.leave()
+
+
+@pytest.mark.parametrize("lost", ["place", "notice"])
+def test_a_look_with_a_heartbeat_ends_the_wait(
+    any_server: Server, stop: threading.Event, lost: str
+) -> None:
+    """REL-30: a guard does nothing itself while heartbeats look for it and renew its place."""
+    client, redis = any_server.client(), SyncRedis(any_server.url)
+    wakeup = Wakeup(any_server.url, stop, brisk())
+    bell = Doorbell(KEYS, "me", GROUP)
+    noticed = threading.Event()
+    wait = partial(wakeup.wait, ["queue:default"], noticed=noticed.set, bell=bell)
+    redis.run(wakeup.look())  # nothing waits yet
+    thread = threading.Thread(target=wait, args=(TOO_LONG,), daemon=True)
+    thread.start()
+    wait_until(lambda: wakeup._armed)
+    client.expire(PLACE_KEYS[0], 5)
+    sent = messages(client)
+    redis.run(wakeup.look())
+    assert client.ttl(PLACE_KEYS[0]) > 5
+    assert thread.is_alive()
+    assert messages(client) == sent + 4  # the look, and the questions of this test
+    if lost == "place":
+        client.set(PLACE_KEYS[0], "another")
+    else:
+        wakeup._armed = (("queue:unwatched",), ())
+        client.lpush("queue:unwatched", "x")
+    redis.run(wakeup.look())
+    assert noticed.wait(FAR_LONGER)
+    thread.join(FAR_LONGER)
+    assert not wait(0.05)
+    owned = [client.get(key) for key in PLACE_KEYS]
+    assert owned == ([b"another", b"me"] if lost == "place" else [b"me", None])
+    wakeup.leave()
+    redis.close()
 
 
 def messages(client: Any) -> int:

@@ -13,13 +13,14 @@ from jobwire.connection.watch import Watch
 from jobwire.errors import RedisRefused, RedisTrouble
 from jobwire.protocol.cancelling import marked
 from jobwire.protocol.keys import Keys
-from jobwire.protocol.wire import once
+from jobwire.protocol.wire import Batch, ErrorReply, Op, once
 from jobwire.worker.base.timings import Timings
 
 __all__ = ["Canceller"]
 
 POLL_INTERVAL_S = 0.5  # between reads of a server that cannot send notices
 SAFETY_INTERVAL_S = 60.0  # between reads without a notice, in case one was lost
+LATEST_S = 90.0  # after which the thread reads by itself, because no heartbeat has
 _log = logging.getLogger("jobwire.worker")
 
 
@@ -51,6 +52,8 @@ class Canceller:
         self.watch = Watch(redis.url, self._stop, stop_check_interval=interval)
         self._pause = timings.longest_outage_pause
         self._told = False
+        self._members: Collection[bytes] = ()  # of the last read
+        self._looked_at = 0.0  # monotonic; of the last look, also one with a heartbeat; 0: none
         self._reported = ""  # refusal in the log
         self._thread = threading.Thread(target=self._run, name="jobwire-cancel", daemon=True)
 
@@ -59,6 +62,17 @@ class Canceller:
         with suppress(RedisTrouble):  # the thread tries again
             self._pass_on(self._redis.run(once(marked(self._keys, now=time.time()))))
         self._thread.start()
+
+    def look(self) -> Op[None]:
+        """Wake the thread if a notice was lost; for a message that is sent in any case."""
+        now = time.monotonic()
+        if self._looked_at and now >= self._looked_at + SAFETY_INTERVAL_S:
+            (members,) = yield Batch([marked(self._keys, now=time.time())])
+            if isinstance(members, ErrorReply):
+                return  # the thread will meet the same error and report it
+            self._looked_at = now
+            if set(members) != set(self._members):
+                self.watch.wake()
 
     def stop(self) -> None:
         """Have the thread end soon; no job is left to cancel."""
@@ -93,9 +107,14 @@ class Canceller:
         self.watch.close()
 
     def _look(self) -> None:
-        (members,) = self.watch.ask([marked(self._keys, now=time.time()).args])
-        self._pass_on(members)
-        self.watch.wait(SAFETY_INTERVAL_S)
+        self._looked_at = time.monotonic()
+        (self._members,) = self.watch.ask([marked(self._keys, now=time.time()).args])
+        self._pass_on(self._members)
+        while not (self.watch.noticed or self._stop.is_set()):
+            left = self._looked_at + LATEST_S - time.monotonic()
+            if left <= 0:
+                break
+            self.watch.wait(left)
 
     def _pass_on(self, members: Collection[bytes]) -> None:
         if members or self._told:

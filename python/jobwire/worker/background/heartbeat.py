@@ -56,7 +56,7 @@ class HeartbeatThread:
         classes: Returns the classes to announce; none once fetching has stopped. [X-CLASS-1]
         on_signal: Called with the name of a signal that came through Redis. [SIG-4] [SIG-10]
         on_beat: Called after every beat, for other regular work.
-        beside: Returns an operation whose steps travel with each beat, such as a question.
+        beside: Operations whose steps travel with each beat, and their names for the log.
         stuck: Returns the reason that the process does not work, or "". It gets no lease then.
         unpark: Returns the same for each beat that announces classes, for parked jobs. [X-CLASS-6]
         audit: Looks at the private entries of this process; None if it has none. With an audit,
@@ -84,7 +84,7 @@ class HeartbeatThread:
         classes: Callable[[], Collection[str]] = tuple,
         on_signal: Callable[[str], None],
         on_beat: Callable[[], None],
-        beside: Callable[[], Op[None]] = _nothing,
+        beside: Sequence[tuple[str, Callable[[], Op[None]]]] = (),
         stuck: Callable[[], str] = lambda: "",
         unpark: Callable[[], Op[None]] = _nothing,
         audit: Audit | None,
@@ -103,7 +103,6 @@ class HeartbeatThread:
         self._announces = False  # as of the last beat
         self._on_signal = on_signal
         self._on_beat = on_beat
-        self._beside = beside
         self._stuck = stuck
         self._unpark = unpark
         self._is_stuck = False
@@ -121,18 +120,17 @@ class HeartbeatThread:
         self._leases_count_from = 0.0  # time.monotonic()
         self._stranded: set[str] = set()  # dead processes in the log
         # One message has the first steps of all these, because most of them have no other.
-        shared: dict[str, Callable[[], Op[None]]] = {
-            "heartbeat": self._beat,
-            "search for old processes": lambda: self._beside(),
-            "pruning": self._prune,
-            "unparking": self._unpark_known,
-        }
+        shared: list[tuple[str, Callable[[], Op[None]]]] = [
+            ("heartbeat", self._beat),
+            ("pruning", self._prune),
+            ("unparking", self._unpark_known),
+        ]
         after: dict[str, Callable[[], None]] = {"statistics": lambda: self._on_beat()}
         if self._recovers:
-            shared |= {"search for owners": self._name_owners, "recovery": self._recover}
+            shared += [("search for owners", self._name_owners), ("recovery", self._recover)]
             after["audit of jobs in flight"] = self._look_at_own
         outage = partial(Outage, stop=self._stop, pause=0.0)
-        self._shared = [(outage(name), duty) for name, duty in shared.items()]
+        self._shared = [(outage(name), duty) for name, duty in (*shared, *beside)]
         self._after = [(outage(name), duty) for name, duty in after.items()]
         self.reaches = True
         self.turned_at = time.monotonic()

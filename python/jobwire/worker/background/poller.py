@@ -10,7 +10,8 @@ import math
 import random
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from jobwire.connection.sync import SyncRedis
 from jobwire.connection.watch import Watch, WatchGuest
@@ -19,12 +20,13 @@ from jobwire.protocol.dead_set import DeadSetLimits
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.promotion import BATCH, promote_batch
 from jobwire.protocol.times import Generation
-from jobwire.protocol.wire import command, once
+from jobwire.protocol.wire import Arg, Batch, Command, ErrorReply, Op, command, once
 from jobwire.worker.base.outage import Outage
 from jobwire.worker.base.timings import DEFAULT_TIMINGS, Timings
 
 __all__ = ["Poller"]
 
+LATEST = 1.5  # safety intervals after which the thread looks by itself, as no heartbeat has
 PROCESSES_COUNT_FOR_S = 60.0  # the number of processes of the fleet is read again after this
 
 _log = logging.getLogger("jobwire.worker")
@@ -76,6 +78,8 @@ class Poller:
         self._counting = Outage("counting processes", self._stop, pause=pause)
         self._watch: Watch | WatchGuest
         self._watch = self._own_watch() if beside is None else WatchGuest(beside, self._stop)
+        self._awaited: float | None = None  # epoch seconds; None while the thread does not wait
+        self._looked_at = 0.0  # monotonic; of the last look, also one with a heartbeat
         self._thread = threading.Thread(target=self._run, name="jobwire-poller", daemon=True)
 
     def _own_watch(self) -> Watch:
@@ -85,6 +89,19 @@ class Poller:
     def start(self) -> None:
         """Start the thread."""
         self._thread.start()
+
+    def look(self) -> Op[None]:
+        """Wake the thread if a notice was lost; for a message that is sent in any case."""
+        due, asked_at = self._awaited, time.monotonic()
+        if due is not None and asked_at >= self._looked_at + self._timings.poll_safety_interval:
+            question = [Command(words) for words in self._question(time.time())]
+            replies = yield Batch(question)
+            if any(isinstance(reply, ErrorReply) for reply in replies):
+                return  # the thread will meet the same error and report it
+            next_due, sets = self._answer(replies)
+            self._looked_at = asked_at
+            if sets or next_due < due:
+                self._watch.wake()
 
     def close(self, timeout: float) -> None:
         """Stop, at the latest between two batches. [SCHED-10]"""
@@ -183,15 +200,9 @@ class Poller:
         """
         if not self._watch.tracking:
             return None
-        limits = (f"({now!r}", "+inf", "BYSCORE", "LIMIT", 0, 1, "WITHSCORES")
-        names = [zset for zset, _ in self._sets]
+        self._looked_at = time.monotonic()
         try:
-            replies = self._watch.ask(
-                [
-                    *(("ZRANGE", zset, *limits) for zset in names),
-                    *(("ZCOUNT", zset, "-inf", now) for zset in names),
-                ]
-            )
+            return self._answer(self._watch.ask(self._question(now)))
         except RedisTrouble as error:
             self._watch.close()
             if isinstance(error, RedisRefused) and "WRONGTYPE" not in str(error):
@@ -201,15 +212,35 @@ class Poller:
                 self._watch.tracking = False
                 _log.warning("no notices of new scheduled jobs, polling at intervals: %s", error)
             return None
+
+    def _question(self, now: float) -> list[tuple[Arg, ...]]:
+        limits = (f"({now!r}", "+inf", "BYSCORE", "LIMIT", 0, 1, "WITHSCORES")
+        names = [zset for zset, _ in self._sets]
+        return [
+            *(("ZRANGE", zset, *limits) for zset in names),
+            *(("ZCOUNT", zset, "-inf", now) for zset in names),
+        ]
+
+    def _answer(self, replies: Sequence[Any]) -> tuple[float, list[str]]:
+        names = [zset for zset, _ in self._sets]
         following, counts = replies[: len(names)], replies[len(names) :]
-        next_due = min(
-            (float(score) for reply in following for _, score in reply), default=math.inf
-        )
+        # RESP3 gives a list of pairs, RESP2 one flat list; the score comes last in both.
+        ends = [reply[-1] for reply in following if reply]
+        scores = (float(end[-1] if isinstance(end, list) else end) for end in ends)
+        next_due = min(scores, default=math.inf)
         return next_due, [zset for zset, count in zip(names, counts, strict=True) if count]
 
     def _await(self, due: float) -> None:
         """Wait until `due`, or for a notice of an earlier member."""
+        latest = LATEST * self._timings.poll_safety_interval
+        self._awaited = due
         try:
-            self._watch.wait(min(max(due - time.time(), 0.0), self._timings.poll_safety_interval))
+            while not (self._watch.noticed or self._stop.is_set()):
+                left = min(due - time.time(), self._looked_at + latest - time.monotonic())
+                if left <= 0:
+                    break
+                self._watch.wait(left)
         except RedisTrouble:
             self._watch.close()  # the next poll meets the same trouble and reports it
+        finally:
+            self._awaited = None

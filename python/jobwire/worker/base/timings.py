@@ -52,7 +52,7 @@ class Timings:
 
     # Fetching
     fetch_safety_interval: float = 15.0
-    """Between two fetches of an idle worker that gets no notice of a push."""
+    """The longest wait of an idle worker that gets no notice of a push, and no ring."""
     buffer_lifetime: float = 5.0
     """After which other processes may have recovered the jobs in the buffer."""
     reclaim_interval: float = 1.0

@@ -37,7 +37,7 @@ from jobwire.protocol.reliable import (
     script_fetch,
 )
 from jobwire.protocol.times import utc_day
-from jobwire.protocol.wire import Batch, Script, once
+from jobwire.protocol.wire import Batch, Op, Script, once
 from jobwire.text import counted
 from jobwire.worker.base.outage import Outage
 from jobwire.worker.base.ticker import PeriodicChecks
@@ -137,6 +137,10 @@ class ReliableFetcher:
     def fetches(self) -> int:
         """Number of fetches that were sent to Redis."""
         return self._in_flight.begun
+
+    def look(self) -> Op[None]:
+        """Look for jobs while the leader waits; for a message that is sent in any case."""
+        return self._wakeup.look()
 
     def step(self) -> int | None:
         """Return the number of fetches and waits; None while no thread has to fetch or wait."""

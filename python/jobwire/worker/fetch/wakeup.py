@@ -17,13 +17,14 @@ from typing import Any
 
 from jobwire.connection.watch import Watch
 from jobwire.errors import RedisRefused, RedisTrouble
-from jobwire.protocol.wire import Command
+from jobwire.protocol.wire import Arg, Batch, Command, ErrorReply, Op, command
 from jobwire.worker.base.timings import DEFAULT_TIMINGS, Timings
 from jobwire.worker.fetch.doorbell import PLACES, RENEW_AFTER_S, Doorbell
 
 __all__ = ["Wakeup"]
 
 YOUNG_S = 60.0  # in which a process that has started looks for places of dead ones
+LATEST_LOOK_S = 14.0  # after which a guard looks by itself, because no heartbeat has
 ALONE_S = 60.0  # for which a process watches by itself after the server refused the doorbell
 
 
@@ -41,6 +42,9 @@ class Wakeup:
         self._poll_interval = timings.untracked_poll_interval
         self._watch = Watch(url, stop, stop_check_interval=timings.stop_check_interval)
         self._watched: frozenset[bytes] = frozenset()  # changes of which will be noticed
+        # The queues and other keys of which notices come; None while no thread relies on them.
+        self._armed: tuple[tuple[str, ...], tuple[str, ...]] | None = None
+        self._looked_at = 0.0  # monotonic; of the last look, also one with a heartbeat
         self._bell: Doorbell | None = None  # of the last wait
         self._place: str | None = None  # that this process has as a guard
         self._renewed_at = 0.0  # monotonic time; 0 if another process may have the place
@@ -62,8 +66,9 @@ class Wakeup:
     ) -> bool:
         """Return when one of the lists may have jobs, or after `timeout` seconds. [FETCH-10]
 
-        The result is False if this process has watched for all that time and no notice came. The
-        next wait then asks the server whether the lists are still empty, so no fetch is needed.
+        The result is False if this process has watched for all that time and no notice came, or
+        no ring. The next wait then asks the server whether the lists are still empty, unless `look`
+        does, so no fetch is needed.
 
         Also return when one of the keys in `changes` is written to, with any value. The first wait
         for a change returns at once: the write may have come since the caller read it. [REL-9]
@@ -84,8 +89,8 @@ class Wakeup:
         try:
             if bell is not None and now >= self._alone_until:
                 try:
-                    if not self._guards(bell, deadline, busy=busy, noticed=noticed):
-                        return True
+                    if not self._guards(bell, queue_keys, deadline, busy=busy, noticed=noticed):
+                        return not self._waits_with_claim(busy)
                 except RedisRefused:
                     if not self._watch.tracking:
                         raise
@@ -93,11 +98,14 @@ class Wakeup:
                     self.close()
                     self._place = None
                     self._alone_until = time.monotonic() + ALONE_S
-            quiet = not self._something(queue_keys, changes)
+            wanted = tuple(queue_keys), tuple(changes)
+            armed = self._armed == wanted and now < self._looked_at + LATEST_LOOK_S
+            quiet = armed or not self._something(queue_keys, changes)
             if quiet:
-                self._watch.wait(max(deadline - time.monotonic(), 0.0))
+                self._armed = self._armed if armed else wanted
+                self._await(deadline)
                 if self._watch.noticed:
-                    quiet = False
+                    quiet, self._armed = False, None
                     noticed()
                 if not self._watch.noticed.isdisjoint(self._watched):
                     self._watched = frozenset()
@@ -112,6 +120,25 @@ class Wakeup:
             self._woken = self._rung = True  # a ring may have been lost with the connection
             self._stop.wait(self._poll_interval)
         return True
+
+    def look(self) -> Op[None]:
+        """Look for the waiting thread, and renew its place; for a message that is sent in any case.
+
+        That thread wakes up if there are jobs, of which the notice was lost, or if its place is.
+        """
+        armed, bell, place = self._armed, self._bell, self._place
+        if armed is None:
+            return
+        renewal = bell.renew(place) if bell is not None and place is not None else []
+        look = [command("EXISTS", *armed[0])] if armed[0] else []
+        now = time.monotonic()
+        replies = yield Batch([*renewal, *look])
+        if self._armed is not armed or any(isinstance(reply, ErrorReply) for reply in replies):
+            return  # after an error the thread looks by itself
+        lost = bool(renewal) and bell is not None and not bell.has(replies[0])
+        self._looked_at, self._renewed_at = now, 0.0 if lost else now
+        if lost or (look and replies[-1]):
+            self._watch.wake()
 
     def fetched(self, jobs: int, *, wanted: int, free: int) -> None:
         """Wake others after a fetch that leaves them jobs, or leaves no thread to watch.
@@ -144,12 +171,33 @@ class Wakeup:
 
     def close(self) -> None:
         """Close the connection; the next wait opens a new one."""
-        self._watched = frozenset()
+        self._watched, self._armed = frozenset(), None
         self._renewed_at = 0.0
         self._watch.close()
 
+    def _await(self, deadline: float) -> None:
+        """Wait for a notice, for as long as heartbeats look after a lost one."""
+        while not (self._watch.noticed or self._stop.is_set()):
+            left = min(deadline, self._looked_at + LATEST_LOOK_S) - time.monotonic()
+            if left <= 0:
+                break
+            self._watch.wait(left)
+
+    def _waits_with_claim(self, busy: bool) -> bool:
+        """True if the next wait at the doorbell has the claims and the look in its message.
+
+        After a wait without a ring no place is likely to be free, and no job to be there.
+        """
+        return self._unrung and not busy and time.monotonic() >= self._young_until
+
     def _guards(
-        self, bell: Doorbell, deadline: float, *, busy: bool, noticed: Callable[[], None]
+        self,
+        bell: Doorbell,
+        queue_keys: Sequence[str],
+        deadline: float,
+        *,
+        busy: bool,
+        noticed: Callable[[], None],
     ) -> bool:
         """Return True if this process has to watch; else wait at the doorbell for a ring."""
         if self._bell is None or self._bell.group != bell.group:
@@ -158,9 +206,8 @@ class Wakeup:
             self._place, self._bell = None, bell
         if self._place is not None and (busy or not self._renewed_at):
             self._keep(bell, self._place, busy=busy)
-        # It claims a place also while it runs jobs: it may be the only process. After a wait
-        # without a ring none is likely to be free, so the claim goes with the next wait.
-        with_wait = self._unrung and not busy and time.monotonic() >= self._young_until
+        # It claims a place also while it runs jobs: it may be the only process.
+        with_wait = self._waits_with_claim(busy)
         self._unrung = False
         if self._place is None and not with_wait:
             self._claim(bell)
@@ -169,13 +216,16 @@ class Wakeup:
         self._rung = False
         if self._place is not None:
             return True
-        self._watched = frozenset()
+        self._watched, self._armed = frozenset(), None
         left = deadline - time.monotonic()
-        claims = [bell.claim(place).args for place in PLACES] if with_wait else ()
-        ring = self._watch.pop(bell.key, left, unless=claims) if left > 0.001 else None
+        first: list[tuple[Arg, ...]] = []
+        if with_wait:
+            first = [bell.claim(place).args for place in PLACES]
+            first += [("EXISTS", *queue_keys)] if queue_keys else []
+        ring = self._watch.pop(bell.key, left, unless=first) if left > 0.001 else None
         if isinstance(ring, list):
-            self._have(bell, ring)
-            return True
+            self._have(bell, ring[: len(PLACES)])
+            return self._place is not None
         self._unrung = ring is None
         if self._stop.is_set():
             return False
@@ -229,6 +279,7 @@ class Wakeup:
     def _ask(self, steps: Sequence[Command]) -> list[Any]:
         if not steps:
             return []
+        self._armed = None
         replies = self._watch.ask([step.args for step in steps])
         if not self._watched.isdisjoint(self._watch.missed | self._watch.noticed):
             self._watched = frozenset()  # so that this change ends the wait
@@ -240,8 +291,8 @@ class Wakeup:
         The same message renews the place of a guard.
         """
         asked = frozenset(key.encode() for key in changes)
-        renewal = self._renewal()
-        now = time.monotonic()
+        self._armed, renewal = None, self._renewal()
+        now = self._looked_at = time.monotonic()
         # The queues come last, so that all earlier notices about them are old.
         looks = [("EXISTS", *keys) for keys in (changes, queue_keys) if keys]
         replies = self._watch.ask([*(step.args for step in renewal), *looks])

@@ -13,6 +13,7 @@ from jobwire.connection.sync import SyncRedis
 from jobwire.protocol.dead_set import DeadSetLimits
 from jobwire.protocol.keys import Keys
 from jobwire.protocol.ordering import QueueOrder
+from jobwire.protocol.wire import Op
 from jobwire.worker.background.audit import Audit, gather
 from jobwire.worker.base.ticker import Ticker
 from jobwire.worker.base.timings import Timings
@@ -66,6 +67,11 @@ class FetchMode(ABC):
     def unstored(self) -> int:
         """Number of outcomes that are not stored."""
         return 0
+
+    @property
+    def looks(self) -> Sequence[Callable[[], Op[None]]]:
+        """Operations that wake a waiting source if it missed jobs; to travel with a heartbeat."""
+        return ()
 
     @abstractmethod
     def make_source(self, order: QueueOrder, slots: int) -> JobSource:
@@ -181,6 +187,11 @@ class ReliableMode(FetchMode):
     def unstored(self) -> int:
         """Number of outcomes that are not stored."""
         return self._writer.unstored
+
+    @property
+    def looks(self) -> Sequence[Callable[[], Op[None]]]:
+        """One of each capsule."""
+        return [fetcher.look for fetcher in self._fetchers]
 
     def make_source(self, order: QueueOrder, slots: int) -> JobSource:
         """Return a source whose threads share a leader."""

@@ -221,7 +221,12 @@ class Launcher:
             classes=lambda: () if self._withdrawn else app.jobs,
             on_signal=on_signal or self._obey,
             on_beat=self._on_beat,
-            beside=self._ask_generation,
+            beside=[
+                ("search for old processes", self._ask_generation),
+                ("search for missed cancellations", self._canceller.look),
+                ("search for missed due jobs", lambda: self._poller.look()),
+                *(("search for missed jobs", look) for look in self._mode.looks),
+            ],
             stuck=self._progress.stuck,
             unpark=Unparker(self._keys, self._knows, self._served_queues).look,
             audit=self._mode.audit,
