@@ -28,7 +28,7 @@ SUBJECTS = {
     "order": "jobs in queue {} from its head",
     "performed": "number of runs of job {} that succeeded",
     "place": "place of job {}",
-    "share": "percentage of the jobs {jids}* among the first {of} of {worker}",
+    "share": "percentage of jobs with ids {jids}* among the first {of} that {worker} began",
     "started": "jobs in the order in which they began",
     "stat": "counter stat:{}",
     "struck": "number of replies held back from {}",

@@ -21,6 +21,7 @@ from jobwire_conformance.reports.results import Check, Fate, Results, TraceLine,
 from jobwire_conformance.reports.terminal import closing
 from jobwire_conformance.run import sets
 from jobwire_conformance.run.causes import causes
+from jobwire_conformance.wire.text import visible
 from tests.conformance import hostile
 from tests.conformance.markup import Page
 from tests.conformance.pages import STORE
@@ -364,6 +365,10 @@ def test_a_value_that_another_form_explains_has_one_cause() -> None:
     ]
     assert causes(checks[:3]) == {0: "GEN-2", 1: "GEN-2"}
     assert causes(checks[3:]) == {1: "PAY-5", 2: "PAY-5", 3: "PUSH-13"}
+
+
+def test_bytes_that_are_not_utf_8_have_one_notation() -> None:
+    assert visible(b"a\xff") == visible("a\udcff") == r"a\xff"
 
 
 def test_failures_that_follow_from_another_are_marked() -> None:
