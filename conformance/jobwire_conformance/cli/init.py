@@ -13,6 +13,8 @@ from jobwire_conformance.setup.init import LANGUAGES, AdapterPlan, guess, kit_of
 
 __all__ = ["init"]
 
+_SKELETONS = [name for name in LANGUAGES if name != "other"]
+
 
 @click.command()
 @click.argument(
@@ -20,7 +22,7 @@ __all__ = ["init"]
 )
 @click.option(
     "--language",
-    help=f"Language of the adapter, of which {', '.join(LANGUAGES)} have skeletons.",
+    help=f"Language of the adapter, any. [skeletons: {', '.join(_SKELETONS)}]",
 )
 @click.option("--name", help="Name of the implementation. [default: the directory's]")
 @click.option(
@@ -54,10 +56,10 @@ def init(
         if asking:
             name = click.prompt("Name of the implementation", default=name)
     if language is None and asking:
-        language = click.prompt(f"Language ({', '.join(LANGUAGES)})", default=guessed)
+        language = click.prompt(f"Language (skeletons: {', '.join(_SKELETONS)})", default=guessed)
     language = language or guessed
     if language is None:
-        raise Usage(f"name the language with --language: {', '.join(LANGUAGES)}")
+        raise Usage(f"name the language with --language; skeletons: {', '.join(_SKELETONS)}")
     if not claims:
         claims = ("client/core",)
         if asking:
@@ -74,7 +76,7 @@ def init(
     if language not in LANGUAGES:
         click.echo(
             f"there is no skeleton for {language}, so write both programs by the list of variables "
-            f"and contracts; skeletons: {', '.join(LANGUAGES)}"
+            f"and contracts; skeletons: {', '.join(_SKELETONS)}"
         )
     steps = []
     if any(claim.startswith(("client/", "inspector/")) for claim in claims):
