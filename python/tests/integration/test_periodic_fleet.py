@@ -142,6 +142,33 @@ def test_an_idle_process_is_quiet(server: Server) -> None:
     assert sent / made * 60 / 36 <= 4
 
 
+def test_a_heartbeat_puts_a_look_off_while_nothing_changes(server: Server) -> None:
+    """X-CRON-21: it compares the clocks as well. A change is left to the look of the thread."""
+    client = load_into(server, entry("new year", "0 0 1 1 * UTC"))
+    with closing(SyncRedis(server.url)) as redis, looking(server) as thread:
+        wait_until(lambda: thread._look_at > 0, 60, what="the first look")
+
+        def look_with_heartbeat() -> tuple[float, float]:
+            """Return when the next look is due, before and after; it is due soon before."""
+            thread._look_at = due = time.monotonic() + 10
+            for _, look in thread.looks:
+                redis.run(look())
+            return due, thread._look_at
+
+        thread._clock_offset = 0.0
+        due, again = look_with_heartbeat()
+        assert again > due
+        assert abs(thread._now() - time.time()) < 60
+        client.hset("cron_job:default:new year", "status", "disabled")
+        due, again = look_with_heartbeat()
+        assert again == due
+        client.hset("cron_job:default:new year", "status", "enabled")
+        thread.close(timeout=60)
+        thread._clock_offset = 0.0
+        due, again = look_with_heartbeat()
+        assert (again, thread._clock_offset) == (due, 0.0)
+
+
 @pytest.mark.full
 def test_99_of_100_ticks_are_on_time_on_a_quiet_machine(server: Server) -> None:
     """A5 of the acceptance: ten ticks a second for two minutes, 99 % of them within 50 ms."""

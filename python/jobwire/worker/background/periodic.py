@@ -37,6 +37,7 @@ MAX_SPREAD_S = 5.0
 AT_ONCE = 500  # entries in one question to the server
 TAKEN_AT_ONCE = 50  # entries whose ticks one message takes; other clients wait for the server
 NEVER_S = 3600.0
+SLACK_S = 2.0  # by which heartbeats are later than their interval
 
 _log = logging.getLogger("jobwire.worker")
 
@@ -90,6 +91,30 @@ class PeriodicThread:
         self._look_at = -math.inf  # monotonic
         self._clock_offset = 0.0  # from this process's monotonic clock to the server's time
         self._thread = threading.Thread(target=self._run, name="jobwire-periodic", daemon=True)
+
+    @property
+    def looks(self) -> list[tuple[str, Callable[[], Op[None]]]]:
+        """Operations that put off a look while nothing changes, with their names for the log."""
+        return [
+            ("comparing clocks", self._compare_clocks),
+            ("search for changed periodic jobs", self._look_for_changes),
+        ]
+
+    def _compare_clocks(self) -> Op[None]:
+        if self._is_due_soon():
+            yield from self._ask_time()
+
+    def _look_for_changes(self) -> Op[None]:
+        due = self._look_at
+        if not self._is_due_soon():
+            return
+        for namespace in self._namespaces:
+            known = self._of(namespace)
+            found = yield from periodic.read_entries(self._keys, namespace, known)
+            if _digests(found) != _digests(known):
+                return
+        if self._look_at == due:
+            self._look_again()
 
     def start(self) -> None:
         """Start the thread."""
@@ -168,7 +193,17 @@ class PeriodicThread:
         taken = {entry.member: tick for entry, tick in zip(unknown, newest, strict=True)}
         for entry, problem in self._agenda.update(entries, now=now, taken=taken):
             _log.warning("periodic job %r is left out: %s", entry.name, problem)
+        self._look_again()
+
+    def _look_again(self) -> None:
         self._look_at = time.monotonic() + self._timings.periodic_look(jitter=random.random())
+
+    def _is_due_soon(self) -> bool:
+        """True if no later heartbeat may come before the next look."""
+        return (
+            not self._stop.is_set()
+            and 0 <= self._look_at - time.monotonic() <= self._timings.heartbeat_interval + SLACK_S
+        )
 
     def _of(self, namespace: str) -> list[StoredEntry]:
         return [entry for entry in self._agenda.entries if entry.namespace == namespace]
@@ -268,3 +303,7 @@ class PeriodicThread:
 def _processes(keys: Keys) -> Op[int]:
     (count,) = yield Batch([command("SCARD", keys.processes)])
     return count if isinstance(count, int) else 1
+
+
+def _digests(entries: Sequence[StoredEntry]) -> set[tuple[str, str]]:
+    return {(entry.member, entry.digest) for entry in entries}

@@ -209,6 +209,7 @@ class Launcher:
             capsules=[capsule.shape for capsule in self._capsules],
             version=f"jobwire {__version__}",
         )
+        self._periodic = self._make_periodic()
         self._heartbeat = HeartbeatThread(
             self._redis,
             self._keys,
@@ -225,6 +226,7 @@ class Launcher:
                 ("search for old processes", self._ask_generation),
                 ("search for missed cancellations", self._canceller.look),
                 ("search for missed due jobs", lambda: self._poller.look()),
+                *([] if self._periodic is None else self._periodic.looks),
                 *(("search for missed jobs", look) for look in self._mode.looks),
             ],
             stuck=self._progress.stuck,
@@ -232,7 +234,6 @@ class Launcher:
             audit=self._mode.audit,
             timings=timings,
         )
-        self._periodic = self._make_periodic()
         self._poller = Poller(
             self._redis,
             self._keys,
