@@ -19,10 +19,15 @@ from jobwire_conformance.wire.call import Call
 from jobwire_conformance.wire.commands import keys_of
 from jobwire_conformance.wire.proxy import Proxy
 
-__all__ = ["SandboxWorker"]
+__all__ = ["SandboxWorker", "is_report"]
 
 _REPORTS = ("begin", "end", "exhausted", "death")
 _PRIVATE = b"jobwire:private:"
+
+
+def is_report(call: Call) -> bool:
+    """Return whether a command writes a report of a job, to whatever key."""
+    return call.name == b"RPUSH" and any(b'"ev"' in word for word in call.words[2:])
 
 
 class SandboxWorker:

@@ -18,8 +18,7 @@ from jobwire_conformance.sandbox.local_server import Database, LocalServer, serv
 from jobwire_conformance.sandbox.processes import wait_for
 from jobwire_conformance.sandbox.reaper import Reaper
 from jobwire_conformance.sandbox.sandbox import DEFAULTS, Sandbox
-from jobwire_conformance.sandbox.worker import SandboxWorker
-from jobwire_conformance.wire.call import Call
+from jobwire_conformance.sandbox.worker import SandboxWorker, is_report
 
 __all__ = ["DoctorItem", "diagnose"]
 
@@ -296,11 +295,6 @@ def _tail(text: str) -> list[str]:
     return [f"    {line[:300]}" for line in text.splitlines()[-5:]] or ["    (nothing)"]
 
 
-def _is_report(call: Call) -> bool:
-    """Return whether a command writes a report of a job, wherever."""
-    return call.name == b"RPUSH" and any(b'"ev"' in word for word in call.words[2:])
-
-
 def _ignored(pid: int) -> DoctorItem | None:
     """Return the signals of the protocol that a process ignores; None without /proc."""
     try:
@@ -399,11 +393,11 @@ class _Worker(_Examination):
     def _report_place(self, worker: SandboxWorker) -> None:
         """Raise AdapterFault if reports come to another key or another Redis than they should."""
         right = f"jw:{self._sandbox.run}:ev"
-        lost = [call for call in worker.proxy.snapshot() if _is_report(call)]
+        lost = [call for call in worker.proxy.snapshot() if is_report(call)]
         places = {
             call.words[1].decode("utf-8", "replace")
             for call in worker.reports.snapshot()
-            if _is_report(call)
+            if is_report(call)
         }
         if lost:
             problem = "its jobs report to JOBWIRE_REDIS_URL"

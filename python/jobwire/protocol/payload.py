@@ -12,10 +12,10 @@ from jobwire.errors import MalformedPayload
 from jobwire.protocol.arguments import MAX_DEPTH
 from jobwire.protocol.progress import JobProgress
 
-__all__ = ["VERSION", "Job", "LazyJob", "can_append", "decode", "edit", "encode"]
+__all__ = ["VERSION", "Job", "LazyJob", "can_append", "decode", "edit", "encode", "encode_lines"]
 
 _encoder = msgspec.json.Encoder()
-encode, encode_lines = _encoder.encode, _encoder.encode_lines
+encode = _encoder.encode
 """Encode as compact JSON, as Ruby does: raw UTF-8, no white space, few escapes. [PAY-2]
 
 The escapes are `\\" \\\\ \\b \\f \\n \\r \\t`, and `\\u001f` for other control characters.
@@ -26,6 +26,8 @@ Floats have no more digits than needed; whole ones and minus zero keep their for
 
 The caller must refuse NaN and infinities first, because msgspec would write null for them.
 """
+encode_lines = _encoder.encode_lines
+"""Encode many values, each as `encode` does, with a line break after each."""
 
 # A string is one match, so that brackets inside strings do not count.
 _BRACKETS = re.compile(rb'"(?:[^"\\]|\\.)*+"|[\[\]{}]', re.DOTALL)
