@@ -26,7 +26,7 @@ _PRIVATE = b"jobwire:private:"
 
 
 def is_report(call: Call) -> bool:
-    """Return whether a command writes a report of a job, to whatever key."""
+    """Return whether a command writes a report of a job, to any key."""
     return call.name == b"RPUSH" and any(b'"ev"' in word for word in call.words[2:])
 
 
