@@ -149,6 +149,18 @@ def test_a_line_down_and_a_line_up(caplog: pytest.LogCaptureFixture, now: list[f
     assert 1 <= stop.waited[2] <= 2  # the longest
 
 
+def test_trouble_that_turns_into_a_lasting_one_gets_another_line(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """ENV-6, FETCH-7: a person has to mend the key, and learns its name."""
+    trouble = Outage("heartbeat", Stop())
+    texts = ["OOM x", "WRONGTYPE a", "WRONGTYPE a", "OOM x", "NOPERM b", "NOPERM b"]
+    for text in texts:
+        fail(trouble, RedisRefused(text))
+    told = [record.getMessage().rpartition(": ")[2] for record in caplog.records]
+    assert told == ["OOM x", "WRONGTYPE a", "NOPERM b"]
+
+
 def test_the_end_of_an_outage_is_not_that_of_the_wait_after_it(
     caplog: pytest.LogCaptureFixture, now: list[float]
 ) -> None:

@@ -15,6 +15,7 @@ __all__ = ["Outage", "next_pause"]
 
 FIRST = 0.05  # seconds before the second try: most troubles are a connection that was cut
 MAX_PAUSE_S = 2.0  # seconds between tries, at most
+LASTING = ("WRONGTYPE", "NOPERM")  # refusals that no wait ends
 UNKNOWN_S = 6.0  # without a try, after which the end of the outage is not known well enough
 
 _log = logging.getLogger("jobwire.worker")
@@ -38,7 +39,7 @@ class Outage:
 
     Swallows any error, after a pause that `stop` cuts short and that grows while the trouble
     lasts. `RedisTrouble` gets one log line when it begins and one when it is over, with the time in
-    between. Work with intervals of its own may try again long after Redis came back; then the line
+    between, and one more if it turns into one that a person has to end, see `LASTING`. Work with intervals of its own may try again long after Redis came back; then the line
     says that the time is the most that it can have been. Any other error is a bug, and gets its
     traceback each time. Threads may share one.
 
@@ -63,6 +64,7 @@ class Outage:
         self._clock = clock
         self._lock = threading.Lock()  # Guards that one thread reports each change of `_since`.
         self._since: float | None = None  # written under `_lock`
+        self._reported = ""  # written under `_lock`; the one of `LASTING` in the log
         self._failed_at = 0.0  # the last failure of an outage
 
     def __enter__(self) -> None:
@@ -87,7 +89,8 @@ class Outage:
             lasted = 1.0
         else:
             self._failed_at = now
-            if self._begin(now):
+            lasting = next((code for code in LASTING if code in str(error)), "")
+            if self._begin(now, lasting):
                 _log.error("%s failed and is retried: %s", self._doing, error)
         self._stop.wait(min(next_pause(lasted, jitter=random.random()), self._longest))
         return True
@@ -112,13 +115,16 @@ class Outage:
             f" at most (it last failed {unknown:.1f} s before)" if unknown > UNKNOWN_S else "",
         )
 
-    def _begin(self, now: float) -> bool:
-        """Record the time of the first failure; return True if this is it."""
+    def _begin(self, now: float, lasting: str) -> bool:
+        """Record the time of the first failure; return True if the log needs a line."""
         with self._lock:
             first = self._since is None
             if first:
                 self._since = now
-            return first
+            new = first or lasting not in ("", self._reported)
+            if new:
+                self._reported = lasting
+            return new
 
     def _end(self) -> float | None:
         """Return when the outage began, to the first thread that asks; None to all others."""
