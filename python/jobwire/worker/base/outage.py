@@ -15,7 +15,7 @@ __all__ = ["Outage", "next_pause"]
 
 FIRST = 0.05  # seconds before the second try: most troubles are a connection that was cut
 MAX_PAUSE_S = 2.0  # seconds between tries, at most
-LASTING = ("WRONGTYPE", "NOPERM")  # refusals that no wait ends
+LASTING = ("WRONGTYPE", "NOPERM")  # refusals that go on until a person has done something
 UNKNOWN_S = 6.0  # without a try, after which the end of the outage is not known well enough
 
 _log = logging.getLogger("jobwire.worker")
@@ -39,9 +39,9 @@ class Outage:
 
     Swallows any error, after a pause that `stop` cuts short and that grows while the trouble
     lasts. `RedisTrouble` gets one log line when it begins and one when it is over, with the time in
-    between, and one more if it turns into one that a person has to end, see `LASTING`. Work with intervals of its own may try again long after Redis came back; then the line
-    says that the time is the most that it can have been. Any other error is a bug, and gets its
-    traceback each time. Threads may share one.
+    between, and one more if it turns into one of `LASTING`. Work with intervals of its own may try
+    again long after Redis came back; then the line says that the time is the most that it can have
+    been. Any other error is a bug, and gets its traceback each time. Threads may share one.
 
     Args:
         doing: Name of the work, for the log.
