@@ -87,7 +87,7 @@ def test_jobs_of_all_modules_run_from_all_queues(
     worker.identity(server.client())
     server.client().lpush("queue:billing", '{"class":"charge","args":["done"]}')
     wait_until((shop / "done").exists, what="a job that a job enqueues")
-    (line,) = worker.logged("ready: ")
+    (line,) = wait_until(lambda: worker.logged("ready: "))
     assert line["msg"] == "ready: 5 threads for default (1), mail (1), billing (1)"
     assert worker.logged("not served") == []
 
